@@ -44,8 +44,8 @@ class Cleaning:
     async def _clean(self) -> None:
         async with server.stores.open_stores(self._settings, create=True) as stores:
             while not self._over.is_set():
-                await server.worker.sweeping(stores).run(time.time())
-                await server.worker.retention(self._settings, stores).run(time.time())
+                await server.jobs.sweeping(stores).run(time.time())
+                await server.jobs.retention(self._settings, stores).run(time.time())
                 self._rounds += 1
                 await asyncio.sleep(_BREATH)
 

@@ -26,7 +26,8 @@ from microsub.posts.ingest import Ingest, PostWriter
 from microsub.posts.values import ItemsStored, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
-from microsub.server.stores import Stores, delivery
+from microsub.server.poller import delivery
+from microsub.server.stores import Stores
 from microsub.work import Message, Stream
 
 HOME = "home"

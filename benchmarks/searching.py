@@ -139,7 +139,7 @@ async def _cost(folder: Path, feeds: int) -> Cost:
     """Measure one first load, and its indexing."""
     async with place(folder, feeds, timeline=1) as there:
         settings = Settings(data_dir=folder / "data")
-        follower = server.worker.follower(settings, there.stores, FollowTiming(compare=3600))
+        follower = server.jobs.follower(settings, there.stores, FollowTiming(compare=3600))
         with workers(folder, 1, search="off") as (pid,):
             await there.workers(1)
             await follower.build()
@@ -226,7 +226,7 @@ async def _filled(folder: Path, posts: int) -> tuple[float, int, dict[int, list[
         await rewritten(stores.redis)
         await server.backend.configuration(settings, stores).watch_data()
         began = time.perf_counter()
-        await server.worker.follower(settings, stores).build()
+        await server.jobs.follower(settings, stores).build()
         return time.perf_counter() - began, IndexFolder(settings.index).size(), readers
 
 

@@ -19,7 +19,7 @@ from microsub.admin.check.keynames import texts
 from microsub.base import metrics
 from microsub.base.settings import SETTINGS
 from microsub.cli import groups, main
-from microsub.configuration.model import adapter
+from microsub.configuration.shape import adapter
 from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
 from microsub.server.app import microsub_actions
 from microsub_conformance.command import conformance

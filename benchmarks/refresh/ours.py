@@ -83,7 +83,7 @@ async def serve(folder: Path) -> None:
         stack.push_async_callback(asyncio.to_thread, redis.stop)
         stores = await stack.enter_async_context(server.stores.open_stores(settings, create=True))
         await stack.enter_async_context(server.backend.open_configuration(settings, stores))
-        ours = Ours(stores, await stack.enter_async_context(server.worker.open_worker(settings, stores)))
+        ours = Ours(stores, await stack.enter_async_context(server.poller.open_worker(settings, stores)))
 
         async def where() -> dict[str, Any]:
             return {"pid": redis.pid}

@@ -173,7 +173,7 @@ async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, serv
     settings = Settings(redis_url=url, data_dir=folder / "none", backend=folder / "backend.json")
     async with (
         server.stores.open_stores(settings, create=True) as stores,
-        server.worker.open_worker(settings, stores) as worker,
+        server.poller.open_worker(settings, stores) as worker,
     ):
         yield settings, stores, worker
 
@@ -221,7 +221,7 @@ async def _length(redis: Redis, rank: int, there: Population) -> int:
 async def upkeep(settings: Settings, stores: server.stores.Stores, there: Population) -> UpkeepWork:
     """Measure each kind of upkeep for all data; usually, as here, it finds nothing to do."""
     meter, now = Meter(stores.redis), time.time()
-    follow_repair, retention = server.worker.follow_repair(stores), server.worker.retention(settings, stores)
+    follow_repair, retention = server.jobs.follow_repair(stores), server.jobs.retention(settings, stores)
     reminding = Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis))
     found: list[object] = []
 
@@ -229,7 +229,7 @@ async def upkeep(settings: Settings, stores: server.stores.Stores, there: Popula
         found.append(await follow_repair.run(now))
 
     async def sweep() -> None:
-        found.append(await server.worker.sweeping(stores).run(now, dry_run=True))
+        found.append(await server.jobs.sweeping(stores).run(now, dry_run=True))
 
     repaired = await meter.spent(repair)
     planned = await meter.spent(lambda: retention.look_for_channels(now))

@@ -15,6 +15,7 @@ import structlog
 from microsub.accounts import Accounts
 from microsub.admin.health import Health
 from microsub.admin.survey import sums_of
+from microsub.base import metrics
 from microsub.base.errors import SearchUnavailable, StoreError
 from microsub.feeds import Feeds
 from microsub.redis.presence import TO_COME, Presence, ProcessCounts
@@ -86,8 +87,6 @@ class Figures:
         While Redis is unavailable or slow, metrics from it are those of the last look. `health`
         finds out the state of Redis.
         """
-        from microsub.base import metrics
-
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_quietly(now), name="figures")
         asking: list[asyncio.Task[Any]] = [self._looking]
@@ -103,8 +102,6 @@ class Figures:
 
     async def _look_quietly(self, now: float) -> None:
         """Set the gauges if they are old, and read the counts of other processes."""
-        from microsub.base import metrics
-
         try:
             if self._looked_at is None or not 0 <= now - self._looked_at < FRESH_SECONDS:
                 await self._look(now)
@@ -115,8 +112,6 @@ class Figures:
             self._looked_at = None
 
     async def _look(self, now: float) -> None:
-        from microsub.base import metrics
-
         sums = await sums_of(self._feeds, now)
         for state, count in sums.states.items():
             metrics.FEEDS.labels(state).set(count)
@@ -138,8 +133,6 @@ class Figures:
 
         Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, except by the hour.
         """
-        from microsub.base import metrics
-
         has_folder = bool(os.environ.get(metrics.FOLDER_VARIABLE))
         said: dict[str, float] = {}
         while True:

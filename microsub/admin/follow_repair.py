@@ -21,8 +21,7 @@ from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.feeds import Feeds, Schedule
 from microsub.model.reader import ChannelKey, Subscription
 from microsub.redis.protocol import Redis
-from microsub.timelines.channels import Channels
-from microsub.timelines.follow import UNDER_WAY, Following, unsubscribe
+from microsub.timelines import UNDER_WAY, Channels, Following, unsubscribe
 from microsub.work import calendar_of
 
 _AT_ONCE = 50

@@ -17,14 +17,13 @@ from microsub.posts import COPY, garbage
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import batches
-from microsub.timelines.timelinekeys import references
+from microsub.timelines import references
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts, PostRoom
     from microsub.feeds import Feeds
     from microsub.posts import Items
-    from microsub.timelines.channels import Channels
-    from microsub.timelines.erase import OtherReferences
+    from microsub.timelines import Channels, OtherReferences
 
 _FEEDS, _BATCH = 50, 500
 _PAUSE = 0.005

@@ -21,8 +21,7 @@ from microsub.configuration.model import InstanceSettings
 from microsub.feeds import Feeds, all_addresses, forget_gone_addresses
 from microsub.posts import Candidate, garbage
 from microsub.redis.protocol import Redis
-from microsub.timelines.erase import OtherReferences, erase, withdraw
-from microsub.timelines.timelinekeys import references, subscriptions
+from microsub.timelines import OtherReferences, erase_posts, references, subscriptions, withdraw
 from microsub.work import Stream
 
 GRACE = 3600.0
@@ -128,11 +127,11 @@ class Sweeping:
             if turn == 0:
                 await garbage.condemn(self.redis, ids, now)
         doomed = [one for one in await garbage.candidates(self.redis, ids) if one.condemned]
-        return len(await erase(self.redis, self.accounts, self.outputs, doomed, now, wanted_too=False))
+        return len(await erase_posts(self.redis, self.accounts, self.outputs, doomed, now, wanted_too=False))
 
     async def erase(self, post: Candidate, now: float) -> None:
         """Delete a post from all timelines and the store. Repeat the call after an interruption."""
-        await erase(self.redis, self.accounts, self.outputs, [post], now, wanted_too=True)
+        await erase_posts(self.redis, self.accounts, self.outputs, [post], now, wanted_too=True)
 
     async def _is_behind(self, now: float) -> bool:
         """Whether messages have waited so long that their items could look unreferenced."""

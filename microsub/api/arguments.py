@@ -8,8 +8,7 @@ from microsub.base.errors import InvalidRequest
 from microsub.base.plaintext import unprintable
 from microsub.feeds import InternalAddress
 from microsub.model.reader import Cursor, Order, PageQuery, PostSearchRequest, View
-from microsub.timelines.channels import MOST_OF_NAME
-from microsub.timelines.sync.arrivals import ArrivalQuery
+from microsub.timelines import MOST_OF_NAME, ArrivalQuery
 from microsub.web.actions import limit_in, url_in
 from microsub.web.params import TRUTHS, Params, wrong
 

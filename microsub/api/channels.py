@@ -12,9 +12,7 @@ from microsub.accounts import Most
 from microsub.api import arguments
 from microsub.model.reader import NAME, Channel, Credential, Grant
 from microsub.model.settings import UnreadStyle
-from microsub.timelines.channels import ChannelNames, Channels
-from microsub.timelines.follow import Following
-from microsub.timelines.views import ReaderViews, SourceCount
+from microsub.timelines import ChannelNames, Channels, Following, ReaderViews, SourceCount
 from microsub.web.actions import Action, Call, FusedAction, Reply, Table, channel_in, instant
 from microsub.web.params import Params, missing, wrong
 

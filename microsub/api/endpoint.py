@@ -28,8 +28,7 @@ from microsub.base.errors import (
 from microsub.base.locks import KeyedLocks
 from microsub.base.plaintext import shown
 from microsub.base.rate_limits import RateLimit, RateLimiter
-from microsub.identity.api import PresentedToken, RequestCredentials
-from microsub.identity.foreign_tokens import ForeignTokenCheck
+from microsub.identity import ForeignTokenCheck, PresentedToken, RequestCredentials
 from microsub.model.reader import READ, Credential, Grant
 from microsub.web.actions import (
     Action,

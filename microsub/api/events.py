@@ -30,8 +30,7 @@ from microsub.base.metrics import EVENT_STREAMS
 from microsub.base.rate_limits import Slot, public_network
 from microsub.model.reader import GLOBAL, READ, Channel
 from microsub.redis.protocol import Redis
-from microsub.timelines.channels import Channels
-from microsub.timelines.sync.live_events import (
+from microsub.timelines import (
     EVENTS_AT_ONCE,
     EVENTS_IN_ALL,
     EVENTS_OF_NETWORK,
@@ -39,14 +38,15 @@ from microsub.timelines.sync.live_events import (
     EVENTS_OF_USER,
     ITEMS,
     KEPT_SECONDS,
+    Channels,
     EventPosition,
     Listeners,
     LiveEvent,
     LiveEvents,
+    ReaderViews,
     open_events,
     read_events,
 )
-from microsub.timelines.views import ReaderViews
 from microsub.web.actions import StreamAction, StreamCall, Table
 from microsub.web.params import Params
 from microsub.web.responses import CORS, Header, StreamReply, client_left

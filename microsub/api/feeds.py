@@ -12,15 +12,12 @@ from microsub.accounts import Most
 from microsub.api import arguments
 from microsub.base.errors import NotImplementedHere
 from microsub.base.urls import canonical_feed_url, mask_credentials
-from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
-from microsub.discovery.search import Search
+from microsub.discovery import HIDDEN, EnteredAddresses, Search, without_userinfo
 from microsub.feeds import FeedRecord, push_health
 from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
 from microsub.search import PostSearch
-from microsub.timelines.channels.follows import in_turns
-from microsub.timelines.feed_names import feed_name
-from microsub.timelines.follow import Followed, Following
+from microsub.timelines import Followed, Following, feed_name, in_turns
 from microsub.web.actions import Action, Call, Reply, Table, channel_in, instant, url_in
 from microsub.web.params import missing
 

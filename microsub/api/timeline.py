@@ -13,17 +13,21 @@ import orjson
 
 from microsub.accounts import Most
 from microsub.api import arguments
-from microsub.discovery.picked import PickedPosts
+from microsub.discovery import PickedPosts
 from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
 from microsub.posts import Items
 from microsub.redis.protocol import Redis
-from microsub.timelines.read_state import ReadState
-from microsub.timelines.remove import Leaving, move_items, take_out
-from microsub.timelines.restore import put_unread
-from microsub.timelines.rules import Rules
-from microsub.timelines.saved import SavedPosts
-from microsub.timelines.sync.arrivals import Arrivals
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import (
+    Arrivals,
+    Leaving,
+    ReaderViews,
+    ReadState,
+    Rules,
+    SavedPosts,
+    move_items,
+    put_unread,
+    take_out,
+)
 from microsub.web.actions import (
     Action,
     Call,

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from microsub.accounts import Accounts, User
     from microsub.configuration.effective import DeclaredSettings
     from microsub.feeds import Feeds, OutputStore, SourceStore
-    from microsub.timelines.channels import Channels
-    from microsub.timelines.follow import Following
-    from microsub.timelines.rules import Rules
+    from microsub.timelines import Channels, Following, Rules
 
 _AT_ONCE = 8
 """How many users are read concurrently."""

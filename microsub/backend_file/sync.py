@@ -25,6 +25,7 @@ from typing import Any, Literal, Protocol
 
 import structlog
 
+from microsub import base  # metrics take long to load, and `config check` has none
 from microsub.backend_file.file import X_VERSION, BackendFile, FileState, is_version_of, pause, said, stamped, token_of
 from microsub.backend_file.store import Applied, AppliedFile
 from microsub.base.errors import ConfigError, InvalidRequest, RequestError, StoreError
@@ -656,10 +657,8 @@ class Notices:
 
     def set_problems(self, *problems: ConfigError) -> None:
         """Set the present problems of the file."""
-        from microsub.base import metrics
-
         self.status = replace(self.status, problems=problems)
-        metrics.BACKEND_REFUSED.set(bool(problems))
+        base.metrics.BACKEND_REFUSED.set(bool(problems))
 
     def lost(self) -> None:
         """Report that Redis has lost its data."""

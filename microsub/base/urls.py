@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, wraps
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from itertools import takewhile
 from socket import inet_aton, inet_ntoa
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
@@ -131,6 +131,8 @@ _LONGEST_HOST, _LONGEST_LABEL = 253, 63
 """Characters of a host's name and its parts (RFC 1035, 2.3.4). IDNA takes time with the square of their number."""
 
 _NUMBERS = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+)){0,3}")
+_HOST_HEADER = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))(?::(?P<port>[0-9]{1,5}))?")
+"""A valid Host header (RFC 9110, section 7.2): a name, optionally followed by a port."""
 _JOINERS = re.compile("[\u200c\u200d]")
 
 
@@ -194,6 +196,17 @@ def _is_too_long(url: str) -> bool:
         return True
     place = None if url.isascii() else _PLACE.match(url)
     return place is not None and len(place[0]) > 4 * _LONGEST_HOST and not place[0].isascii()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1]."""
+    found = _HOST_HEADER.fullmatch(host.lower())
+    if found is None or int(found["port"] or 0) > 65535:
+        return False
+    try:
+        return found["name"] == "localhost" or ip_address(found["name"] or found["v6"]).is_loopback
+    except ValueError:
+        return False
 
 
 def is_usable(url: str) -> bool:

@@ -18,6 +18,7 @@ import orjson
 from microsub.base.digests import sha256_hex
 from microsub.fetch import Fetched, FetchFailed, NotModified
 from microsub.formats.encoding import decode
+from microsub.formats.parse import sniff
 
 DEFAULT_TTL = 300.0
 LONGEST_FRESH = 48 * 3600.0
@@ -163,8 +164,6 @@ def last_touched(copy: CachedCopy) -> float:
 
 def is_feed(body: bytes, content_type: str | None) -> bool:
     """Whether a document starts like a feed, not like a web page with one."""
-    from microsub.formats.parse import sniff  # loads the parsers of all formats, so only when needed
-
     return sniff(decode(body[:_KIND_BYTES], content_type), content_type) in {"syndication", "json"}
 
 

@@ -18,7 +18,7 @@ from typing import cast
 
 import orjson
 
-from microsub import __version__
+from microsub import __version__, parsing
 from microsub.base.errors import FetchError, ParseError
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.cache.copy import DEFAULT_TTL, PARSE, CachedDocument, Failure, age_of, is_feed, lifetime_of
@@ -40,7 +40,6 @@ from microsub.formats.feed_links import BETTER_FEEDS, FeedLink
 from microsub.formats.parse import PARSE as PARSE_FEED
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 from microsub.parsing.pool import ParsePool
-from microsub.parsing.process import reader
 
 OFFLINE = "offline"
 """The reason of the FetchError for a URL without a copy in an offline call."""
@@ -373,7 +372,7 @@ def unpack(packed: bytes) -> Feed | None:
         data = zlib.decompress(packed)
         if not data.startswith(_mark()):
             return None
-        feed: Feed = reader(Feed)(data[len(_mark()) :])
+        feed: Feed = parsing.reader(Feed)(data[len(_mark()) :])
     except (zlib.error, ValueError):
         return None
     return feed

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import filelock
 
 T = TypeVar("T")
 
@@ -266,10 +268,6 @@ def _close(mapping: Any) -> None:
         close()
 
 
-if TYPE_CHECKING:
-    import filelock
-
-
 _COPY = ".copy"
 _LOCK = ".lock"
 _UNFINISHED = ".tmp"
@@ -355,11 +353,9 @@ class DirectoryLock:
     lease: float | None = None
 
     def __init__(self, path: Path) -> None:
-        import filelock  # loads asyncio and sqlite, so only when needed
-
         self._path = path
         # Taken in one thread of a pool and released in another.
-        self._lock: filelock.BaseFileLock = filelock.FileLock(path, thread_local=False, mode=0o600)
+        self._lock = filelock.FileLock(path, thread_local=False, mode=0o600)
 
     def acquire(self) -> bool:
         """Take it if it is free. Raises OSError if the folder can't be written."""

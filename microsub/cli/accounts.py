@@ -259,7 +259,7 @@ async def user_invite(settings: Settings, stores: Stores, name: str, afresh: boo
 
     Example: microsub user invite alice --base-url https://reader.example
     """
-    from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
+    from microsub.identity import INVITATION_PATH, LocalSignIn
 
     await server.backend.require_user(settings, stores, name, enabled=True)
     with closing(LocalSignIn(stores.redis)) as local:
@@ -284,7 +284,7 @@ def user_password(settings: Settings, name: str) -> None:
 
     Example: pass show reader | microsub user password alice
     """
-    from microsub.identity.local_sign_in import LocalSignIn
+    from microsub.identity import LocalSignIn
 
     password = _password(name)
 
@@ -298,7 +298,7 @@ def user_password(settings: Settings, name: str) -> None:
 
 
 def _password(name: str) -> str:
-    from microsub.identity.passwords import LONGEST_PASSWORD, SHORTEST_PASSWORD
+    from microsub.identity import LONGEST_PASSWORD, SHORTEST_PASSWORD
 
     if _is_terminal():
         text = f"Password of {name} ({SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters)"
@@ -388,7 +388,7 @@ def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) 
 
     Example: microsub doctor alice.example --base-url https://reader.example
     """
-    report = run(server.backend.examine(settings, url))
+    report = run(server.commands.examine(settings, url))
     print_report(report, as_json=as_json)
     if not report.is_complete:
         context.exit(FAILED)

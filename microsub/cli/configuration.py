@@ -29,10 +29,11 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.cli.transfer import conclude, import_freshrss, import_miniflux, import_starred
+from microsub.redis.embedded.datafolder import has_data, has_own_data
 
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendReport
-    from microsub.transfer.ekster.imports import OldFile
+    from microsub.transfer import OldFile
 
 
 @click.group(cls=Group)
@@ -69,8 +70,14 @@ def _beside_the_accounts(report: BackendReport, settings: Settings) -> BackendRe
         return report
     import asyncio
 
+    from microsub.configuration.document import alone_channelless
+
     try:
-        problems = asyncio.run(server.backend.clashes(settings, report.document))
+        # Another system user's data is ignored: starting its embedded Redis would leave our files there.
+        if settings.embedded and not has_own_data(settings.data_dir):
+            problems = alone_channelless(report.document)
+        else:
+            problems = asyncio.run(server.backend.clashes(settings, report.document))
     except MicrosubError as error:
         return replace(report, warnings=(*report.warnings, f"not compared with the existing users: {error}"))
     return replace(report, problems=problems, document=None) if problems else report
@@ -140,8 +147,6 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
 @contextlib.asynccontextmanager
 async def _kept(settings: Settings, *, dry_run: bool) -> AsyncIterator[Settings]:
     """The settings; in a dry run without data, those of a data folder that is removed at the end."""
-    from microsub.redis.embedded.datafolder import has_data
-
     if not (dry_run and settings.embedded) or has_data(settings.data_dir):
         yield settings
         return
@@ -184,14 +189,14 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     Example: microsub import ekster --backend old.json --redis redis://localhost:6379/0 --user alice --dry-run
     """
 
-    from microsub.transfer.ekster.imports import read_old
+    from microsub.transfer import read_old
 
     async def work(old: OldFile) -> None:
         async with (
             _kept(settings, dry_run=dry_run) as kept,
             server.stores.open_stores(kept, create=True, writes=not dry_run) as stores,
         ):
-            report = await server.worker.import_ekster(stores, old, database, user, dry_run=dry_run)
+            report = await server.commands.import_ekster(stores, old, database, user, dry_run=dry_run)
             await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
     try:

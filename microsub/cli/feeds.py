@@ -16,6 +16,7 @@ from microsub import server
 from microsub.base.errors import FetchError, MicrosubError, ParseError, private_hint
 from microsub.base.plaintext import counted, escaped, on_one_line
 from microsub.base.settings import Settings
+from microsub.base.urls import mask_credentials
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     FAILED,
@@ -36,12 +37,12 @@ from microsub.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from microsub.admin.survey import FollowedFeed
+    from microsub.admin import FollowedFeed
     from microsub.cache import CachedFeed
     from microsub.fetch import Fetched
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
-    from microsub.polling.on_demand import PollReport
+    from microsub.polling import PollReport
     from microsub.server.stores import Stores
 
 _TITLE = 90
@@ -116,7 +117,6 @@ def _copies_folder() -> Path:
 
 
 def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, titles: int, as_json: bool) -> None:
-    from microsub.base.urls import mask_credentials
     from microsub.cache import CachedFeed
     from microsub.formats.wire import feed_to_wire
 
@@ -140,8 +140,6 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
 
 
 def _show_titles(found: CachedFeed, titles: int) -> None:
-    from microsub.base.urls import mask_credentials
-
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
     name = on_one_line(feed.name or mask_credentials(found.url))
@@ -308,7 +306,7 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
 
     Example: microsub feed list --failing
     """
-    from microsub.admin.survey import followed_feeds
+    from microsub.admin import followed_feeds
 
     found = [one async for one in followed_feeds(stores.feeds) if not failing or one.state in {"failing", "gone"}]
     if as_json:
@@ -321,7 +319,6 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
-    from microsub.base.urls import mask_credentials
     from microsub.feeds import push_health
 
     record = one.record
@@ -341,7 +338,6 @@ def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
 
 
 def _feed_line(one: FollowedFeed, now: float) -> str:
-    from microsub.base.urls import mask_credentials
     from microsub.feeds import push_health
 
     record = one.record
@@ -369,7 +365,7 @@ async def poll(settings: Settings, stores: Stores, urls: tuple[str, ...], as_jso
     (410) are skipped. The worker of a running server polls with its own settings; without a server, this command polls
     itself. Exit code 1 if any feed failed.
     """
-    reports = await server.worker.poll_now(settings, stores, urls)
+    reports = await server.poller.poll_now(settings, stores, urls)
     if as_json:
         names = ("url", "outcome", "detail", "new", "updated")
         print_json([{name: getattr(each, name) for name in names} for each in reports])
@@ -403,8 +399,8 @@ async def cleanup(settings: Settings, stores: Stores, dry_run: bool, as_json: bo
     cleanup marks them, and another one at least an hour later deletes them. The server does all this automatically;
     this command does it now and prints the result.
     """
-    timelines = await server.worker.retention(settings, stores).run(time.time(), dry_run=dry_run)
-    posts = await server.worker.sweeping(stores).run(time.time(), dry_run=dry_run)
+    timelines = await server.jobs.retention(settings, stores).run(time.time(), dry_run=dry_run)
+    posts = await server.jobs.sweeping(stores).run(time.time(), dry_run=dry_run)
     if as_json:
         print_json(timelines.as_dict() | {"store": posts.as_dict()})
         return

@@ -17,7 +17,8 @@ from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say, server_address
 
 if TYPE_CHECKING:
-    from microsub.outputs import Edited, OutputContents, OutputFeed, OutputItem
+    from microsub.feeds import OutputFeed, OutputItem
+    from microsub.outputs import Edited, OutputContents
     from microsub.server.stores import Stores
 
 _STEP = 1000
@@ -25,7 +26,7 @@ _STEP = 1000
 
 def _age(text: str) -> int:
     """An argument that is a duration."""
-    from microsub.outputs import seconds_of
+    from microsub.feeds import seconds_of
 
     try:
         return seconds_of(text)
@@ -89,7 +90,7 @@ async def output_create(
         from microsub.model.query import parsed
 
         parsed(query, time.time())
-    from microsub.outputs.api.actions import output_settings
+    from microsub.outputs import output_settings
     from microsub.web.params import collect
 
     said = {field: value for field, value in given.items() if isinstance(value, str) and field != "channel"}
@@ -125,7 +126,7 @@ async def output_change(settings: Settings, stores: Stores, user: str, name: str
     An empty value removes a setting. Example: microsub output change alice picks --author Alice --channel ""
     """
     from microsub.configuration.model import OutputConfig
-    from microsub.outputs.api.actions import output_settings
+    from microsub.outputs import output_settings
     from microsub.web.params import collect
 
     before = (await _feed(settings, stores, user, name, enabled=True)).settings

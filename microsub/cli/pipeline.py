@@ -27,7 +27,7 @@ from microsub.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from microsub.delivery.rebuilding import Rebuilt
+    from microsub.delivery import Rebuilt
     from microsub.feeds import Event, Events
     from microsub.server.stores import Stores
     from microsub.work import DeadLetter, DeadLetters
@@ -53,7 +53,7 @@ async def rebuild(settings: Settings, stores: Stores, user: str, channel: str | 
     """
     await server.backend.require_user(settings, stores, user, enabled=True)
     await stores.effective.instance()
-    done = await server.worker.rebuilding(stores).rebuild(user, channel, time.time())
+    done = await server.jobs.rebuilding(stores).rebuild(user, channel, time.time())
     for one in done:
         say(_rebuilt(one))
     if not done:
@@ -184,7 +184,7 @@ async def deadletter_retry(settings: Settings, stores: Stores, letter_ids: tuple
     """
     dead = _dead_letters(stores)
     letters = await _chosen(dead, letter_ids, everything)
-    refused = await server.worker.letter_retry(stores)(letters)
+    refused = await server.jobs.letter_retry(stores)(letters)
     for why in refused:
         say(f"microsub: {why}", err=True)
     say(f"{counted(len(letters) - len(refused), 'message')} put back")

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub import server
+from microsub.base.errors import NotFound
 from microsub.base.plaintext import counted, escaped, on_one_line
 from microsub.base.settings import Settings
+from microsub.base.urls import mask_credentials
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, as_push, json_flag, on_stores, print_json, say
 
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from microsub.feeds import PushHealth
-    from microsub.hub.store import CallbackHealth
+    from microsub.hub import CallbackHealth
     from microsub.server.stores import Stores
-    from microsub.websub.store import PushStatus
+    from microsub.websub import PushStatus
 
 
 @click.group(cls=Group)
@@ -63,8 +65,8 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
       microsub push status
       microsub push status https://blog.example/feed.xml --json
     """
-    from microsub.hub.store import hub_status
-    from microsub.websub.store import SubscriptionStore, status_of
+    from microsub.hub import hub_status
+    from microsub.websub import SubscriptionStore, status_of
 
     only = None if feed is None else await _followed(stores, feed)
     found = await status_of(stores.feeds, SubscriptionStore(stores.redis), time.time(), only)
@@ -97,8 +99,7 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
 
     Example: microsub push topic alice home
     """
-    from microsub.base.errors import NotFound
-    from microsub.hub.topics import ChannelTopics
+    from microsub.hub import ChannelTopics
 
     await server.backend.require_user(settings, stores, user)
     if settings.base_url is None:
@@ -111,9 +112,6 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
 
 async def _followed(stores: Stores, url: str) -> str:
     """The id of the feed at a URL. Raises NotFound if nobody follows it."""
-    from microsub.base.errors import NotFound
-    from microsub.base.urls import mask_credentials
-
     found = await stores.feeds.find(url)
     if found is None or not await stores.feeds.subscribers(found):
         raise NotFound(f"nobody follows {mask_credentials(url)}")
@@ -121,8 +119,6 @@ async def _followed(stores: Stores, url: str) -> str:
 
 
 def _as_json(found: PushStatus) -> dict[str, object]:
-    from microsub.base.urls import mask_credentials
-
     feeds = [
         {"id": feed.id, "url": mask_credentials(feed.url), "hub": mask_credentials(feed.hub or ""), **as_push(health)}
         for feed, health in found.feeds
@@ -135,8 +131,6 @@ def _as_json(found: PushStatus) -> dict[str, object]:
 
 
 def _feed_line(url: str, health: PushHealth) -> str:
-    from microsub.base.urls import mask_credentials
-
     parts = ["pushed" if health.pushed else "polled", mask_credentials(url), on_one_line(health.why)]
     if health.lease_until is not None:
         parts.append(f"lease until {as_instant(health.lease_until)}")

@@ -40,7 +40,7 @@ async def rebuild(settings: Settings, stores: Stores) -> None:
     """
     _require_on(settings)
     began = time.monotonic()
-    follower = server.worker.follower(settings, stores)
+    follower = server.jobs.follower(settings, stores)
     try:
         while not await follower.build():
             if await _asked_for(settings):
@@ -113,5 +113,5 @@ async def _figures(settings: Settings) -> IndexFigures:
 
 
 def _require_on(settings: Settings) -> None:
-    if not server.worker.can_search(settings):
+    if not server.jobs.can_search(settings):
         fail("posts can't be searched here: MICROSUB_SEARCH is off, or this Python's SQLite has no FTS5")

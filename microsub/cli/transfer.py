@@ -104,7 +104,7 @@ async def conclude(
     if not dry_run:
         await server.backend.write_back(settings, stores)
     print_report(report, as_json=as_json)
-    for line in await server.backend.beyond_quotas(stores, user) if user and not dry_run else ():
+    for line in await server.commands.beyond_quotas(stores, user) if user and not dry_run else ():
         say(line, err=True)
 
 
@@ -183,7 +183,7 @@ async def user_import(
     Example: microsub user import alice alice.jsonl --dry-run
     """
     with file.open("rb") as source:
-        report = await server.backend.import_user(
+        report = await server.commands.import_user(
             stores, user_name, source, _Progress("lines"), dry_run=dry_run, trusted=trusted
         )
     await conclude(settings, stores, report, user_name, dry_run=dry_run, as_json=as_json)
@@ -203,7 +203,7 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             unread_too: bool = False,
         ) -> None:
             await server.backend.require_user(settings, stores, user_name, enabled=True)
-            report = await server.backend.import_from_reader(
+            report = await server.commands.import_from_reader(
                 settings, stores, user_name, kind, file, unread_too=unread_too, dry_run=dry_run
             )
             await conclude(settings, stores, report, user_name, dry_run=dry_run, as_json=as_json)

@@ -25,7 +25,7 @@ from microsub.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from microsub.admin.backup import Facts
+    from microsub.admin import Facts
     from microsub.server.stores import Stores
 
 
@@ -40,7 +40,7 @@ def backup(settings: Settings, file: Path) -> None:
 
     Example: microsub backup "microsub-$(date +%F).tar.gz"
     """
-    from microsub.admin.backup import save
+    from microsub.admin import save
 
     _require_embedded(settings)
     try:
@@ -61,7 +61,7 @@ def restore(settings: Settings, file: Path) -> None:
 
     Example: microsub restore microsub-2026-01-31.tar.gz
     """
-    from microsub.admin.backup import restore as restore_
+    from microsub.admin import restore as restore_
     from microsub.server.migrations import require_layout
 
     _require_embedded(settings)
@@ -98,7 +98,7 @@ async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool)
     user can see; in doubt, an item becomes read, not unread. Exit code 1 if errors were found (with --repair: if any
     are left).
     """
-    report = await server.worker.checking(stores).run(repair=repair)
+    report = await server.jobs.checking(stores).run(repair=repair)
     print_report(report, as_json=as_json)
     if not report.is_clean:
         sys.exit(FAILED)

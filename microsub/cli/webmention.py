@@ -16,8 +16,7 @@ from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_j
 
 if TYPE_CHECKING:
     from microsub.server.stores import Stores
-    from microsub.webmention.mention import Mention
-    from microsub.webmention.store import Order
+    from microsub.webmention import Mention, Order
 
 _OVER = frozenset({"deleted", "rejected", "failed"})
 
@@ -44,7 +43,7 @@ async def webmention_list(settings: Settings, stores: Stores, user: str, everyth
 
     Example: microsub webmention list alice --all
     """
-    from microsub.webmention.store import MentionStore
+    from microsub.webmention import MentionStore
 
     await server.backend.require_user(settings, stores, user)
     found = [one for one in await MentionStore(stores.redis).all_of(user) if everything or one.state not in _OVER]
@@ -91,7 +90,7 @@ async def webmention_delete(settings: Settings, stores: Stores, user: str, ids: 
 
 
 async def _order(settings: Settings, stores: Stores, user: str, ids: tuple[str, ...], what: Order) -> None:
-    from microsub.webmention.store import MentionStore
+    from microsub.webmention import MentionStore
 
     await server.backend.require_user(settings, stores, user, enabled=True)
     store = MentionStore(stores.redis)

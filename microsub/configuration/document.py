@@ -1,6 +1,6 @@
 """Parses backend.json to a `Backend`, or to ConfigErrors with path and line.
 
-`model.check_shape` checks single values; duplicates and related values are checked here. A key that looks misspelt is
+`shape.check_shape` checks single values; duplicates and related values are checked here. A key that looks misspelt is
 an error, because it would otherwise be ignored silently. Any other unknown key is a warning, and stays in the file.
 """
 
@@ -12,19 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from microsub import configuration  # pydantic takes long to load, and only the check of a file needs it
 from microsub.base.errors import ConfigError
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, is_usable, normalise_person, parts_of
 from microsub.configuration import json_text, legacy
+from microsub.configuration.facts import Change, Current, merge
 from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
 from microsub.configuration.legacy import ENDPOINT_UNUSED
-from microsub.configuration.model import NAME, URL, Backend, FeedConfig, OutputConfig, check_shape, decode, kind_at
+from microsub.configuration.model import NAME, URL, Backend, FeedConfig, OutputConfig, decode, kind_at
 from microsub.model.settings import NOTES, POST_TYPES
-
-if TYPE_CHECKING:
-    from microsub.configuration.facts import Change
 
 UNUSABLE_UIDS = ("global", "saved")
 """Uids with another meaning in the protocol. `notifications` may be declared, to give it feeds and settings."""
@@ -185,7 +184,7 @@ def describe(value: Any) -> str:
 
 def validate(document: Any, findings: BackendFindings) -> None:
     """Record all errors of the expanded `document` in `findings`."""
-    for error in check_shape(document):
+    for error in configuration.check_shape(document):
         _report(error, document, findings)
     if isinstance(document, Mapping):
         _check_users(document, findings)
@@ -201,6 +200,11 @@ def channelless(document: BackendDocument, changes: Iterable[Change]) -> tuple[C
         written = findings.written(path, change.value.channel)
         findings.wrong(path, f"{written}, which isn't a channel of '{change.user}'", "the uid of one of their channels")
     return findings.errors()
+
+
+def alone_channelless(document: BackendDocument) -> tuple[ConfigError, ...]:
+    """The same errors of a document whose users have no channels besides those that it declares."""
+    return channelless(document, merge(Backend(), document.backend, Current(), edited_at=0.0).channelless)
 
 
 # --- valid values -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """backend.json as frozen values in the shape of the file.
 
-The meaning, default and bounds of a key are declared only at its field. The check of a file (`check_shape`), the JSON
-Schema and the reference page (`scripts/reference.py`) are made from them. `decode` reads a valid document; `encode`
-writes the canonical form, which is recorded as applied.
+The meaning, default and bounds of a key are declared only at its field. The check of a file (`shape.check_shape`), the
+JSON Schema and the reference page (`scripts/reference.py`) are made from them. `decode` reads a valid document;
+`encode` writes the canonical form, which is recorded as applied.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import functools
 import re
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from microsub import model
 from microsub.base.identifiers import PROFILE, unfit_profile
 from microsub.base.plaintext import unprintable
 from microsub.base.urls import MAX_URL, domain, is_usable
@@ -328,12 +329,8 @@ class _TextOrObject:
     """Text as short form of an object that only has its first key."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        from pydantic_core import core_schema
-
         first = fields(source)[0].name
-        return core_schema.no_info_before_validator_function(
-            lambda part: {first: part} if isinstance(part, str) else part, handler(source)
-        )
+        return model.before(lambda part: {first: part} if isinstance(part, str) else part, handler(source))
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
         return {"anyOf": [{"type": "string", "pattern": _HTTP}, handler(core)]}
@@ -558,36 +555,6 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         value = _reader(args[1])
         return lambda part: {key: value(one) for key, one in part.items()}
     return int if hint is int else lambda part: part
-
-
-# --- pydantic ------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def adapter() -> Any:
-    """pydantic's view of `Backend`, used for the check and the JSON Schema."""
-    from pydantic import TypeAdapter  # slow to load, and only the check of a file needs it
-
-    return TypeAdapter(Backend)
-
-
-def check_shape(document: Any) -> Iterator[Mapping[str, Any]]:
-    """pydantic's errors for an expanded document: `type`, `loc`, `input` and `ctx` of each."""
-    from pydantic import ValidationError
-
-    try:
-        adapter().validate_python(_whole(document))
-    except ValidationError as error:
-        yield from error.errors(include_url=False)
-
-
-def _whole(part: Any) -> Any:
-    """`part` with 5.0 as 5, because JSON has one kind of number."""
-    if isinstance(part, Mapping):
-        return {key: _whole(value) for key, value in part.items()}
-    if isinstance(part, list):
-        return [_whole(value) for value in part]
-    return int(part) if isinstance(part, float) and part.is_integer() else part
 
 
 def kind_at(path: tuple[str | int, ...]) -> Any:

@@ -22,12 +22,18 @@ from microsub.configuration.model import DeliverySettings
 from microsub.model.reader import SAVED, ChannelKey, Reason
 from microsub.model.settings import ChannelSettings
 from microsub.posts import ItemsStored
-from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
-from microsub.timelines.backlog import TimelineBacklog
-from microsub.timelines.remove import Leaving, take_out
-from microsub.timelines.restore import RestoredItem, restore
-from microsub.timelines.rules import settle_in
-from microsub.timelines.saved import saved_of
+from microsub.timelines import (
+    Incoming,
+    Leaving,
+    RestoredItem,
+    TimelineBacklog,
+    TimelineTarget,
+    filtering_channels,
+    restore_items,
+    saved_of,
+    settle_in,
+    take_out,
+)
 
 if TYPE_CHECKING:
     from microsub.accounts import Activity
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
     from microsub.model.reader import TimelineItem
     from microsub.posts import Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines.add import Adder
+    from microsub.timelines import Adder
     from microsub.work import Message
 
 
@@ -165,7 +171,7 @@ class Delivery:
                 oldest_first = sorted(saved, key=lambda copy: float(copies[copy].score))
                 back = [RestoredItem(copies[copy], saved[copy]) for copy in oldest_first]
                 with contextlib.suppress(NotFound):
-                    await restore(self.redis, self.items, user, SAVED, back, (), now)
+                    await restore_items(self.redis, self.items, user, SAVED, back, (), now)
                     await take_out(self.redis, user, SAVED, list(saved), Leaving(Reason.DUPLICATE), now)
 
         if copies:

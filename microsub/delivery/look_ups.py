@@ -33,8 +33,7 @@ from microsub.formats.references import AUTHOR_ON, TARGET_ON
 from microsub.formats.wire import dump, from_wire, to_wire
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
-from microsub.posts import WRITTEN_GUID, ItemIncomplete, Items, ItemsStored, garbage
-from microsub.posts.ingest import LookUpLeft, look_ups_of
+from microsub.posts import WRITTEN_GUID, ItemIncomplete, Items, ItemsStored, LookUpLeft, garbage, look_ups_of
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.work import Stream

@@ -10,14 +10,12 @@ from microsub.base.errors import NotFound
 from microsub.configuration.model import InstanceSettings
 from microsub.model.settings import SettingsOf
 from microsub.posts import ItemsStored
-from microsub.timelines.backlog import MOST_ITEMS, oldest
-from microsub.timelines.remove import Left, left_of, restore_lost
-from microsub.timelines.sync.arrivals import repair_all_arrivals
+from microsub.timelines import MOST_ITEMS, Left, left_of, oldest, repair_all_arrivals, restore_lost
 
 if TYPE_CHECKING:
     from microsub.posts import Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines.channels import Channels
+    from microsub.timelines import Channels
     from microsub.work import Stream
 
 

@@ -17,13 +17,11 @@ from microsub.discovery.search import PREVIEW_ID, PREVIEW_SECONDS, PREVIEWED, Se
 from microsub.fetch import asking_for
 from microsub.formats.entry_id import identities
 from microsub.model.jf2 import Card, Feed
-from microsub.posts import Imported, ItemToStore
-from microsub.posts.entries import items_to_store
+from microsub.posts import Imported, ItemToStore, items_to_store
 
 if TYPE_CHECKING:
     from microsub.feeds import Feeds
-    from microsub.posts import Items
-    from microsub.posts.ingest import OwnRoom
+    from microsub.posts import Items, OwnRoom
 
 MOST_FEEDS = 5
 """Previews to which the posts of one request may belong: each may have to be fetched again."""

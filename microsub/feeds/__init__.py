@@ -1,97 +1,48 @@
 """Feeds: records, addresses, health and followers, and when each is due."""
 
-from microsub.feeds.condition import LONGEST_HOLD, FeedCondition, answered, held_until
-from microsub.feeds.events import Event, Events, Listener, announce, describe, is_event_id
-from microsub.feeds.followers import as_places
-from microsub.feeds.hosts import DueFeeds, Schedule
-from microsub.feeds.internal import InternalAddress
-from microsub.feeds.outputs import (
-    MOST_ITEMS,
-    OutputAddress,
-    OutputFeed,
-    OutputItem,
-    OutputRow,
-    OutputStore,
-    PostVersion,
-    State,
-    require_name,
-    seconds_of,
-)
-from microsub.feeds.public import is_public
-from microsub.feeds.push_state import PushHealth, PushState, push_health, topic_of
-from microsub.feeds.record import (
-    COPIED,
-    KEEP_UNFOLLOWED,
-    MERGED,
-    MOVED_FROM,
-    NEVER_POLLED,
-    OTHERS,
-    PAGES,
-    UNANNOUNCED,
-    FeedRecord,
-    Feeds,
-    FeedToRead,
-    is_settled,
-    pages_of,
-    reading_text,
-    set_or_deleted,
-)
-from microsub.feeds.sources import KIND, Source, SourceStore
-from microsub.feeds.trouble import FeedGone, FeedMoved, FeedUnreadable, Trouble
-from microsub.feeds.url_index import all_addresses, forget_gone_addresses
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "COPIED",
-    "KEEP_UNFOLLOWED",
-    "KIND",
-    "LONGEST_HOLD",
-    "MERGED",
-    "MOST_ITEMS",
-    "MOVED_FROM",
-    "NEVER_POLLED",
-    "OTHERS",
-    "PAGES",
-    "UNANNOUNCED",
-    "DueFeeds",
-    "Event",
-    "Events",
-    "FeedCondition",
-    "FeedGone",
-    "FeedMoved",
-    "FeedRecord",
-    "FeedToRead",
-    "FeedUnreadable",
-    "Feeds",
-    "InternalAddress",
-    "Listener",
-    "OutputAddress",
-    "OutputFeed",
-    "OutputItem",
-    "OutputRow",
-    "OutputStore",
-    "PostVersion",
-    "PushHealth",
-    "PushState",
-    "Schedule",
-    "Source",
-    "SourceStore",
-    "State",
-    "Trouble",
-    "all_addresses",
-    "announce",
-    "answered",
-    "as_places",
-    "describe",
-    "forget_gone_addresses",
-    "held_until",
-    "is_event_id",
-    "is_public",
-    "is_settled",
-    "pages_of",
-    "push_health",
-    "reading_text",
-    "require_name",
-    "seconds_of",
-    "set_or_deleted",
-    "topic_of",
-]
+from microsub.base.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from microsub.feeds.condition import LONGEST_HOLD, FeedCondition, answered, held_until
+    from microsub.feeds.events import Event, Events, Listener, announce, describe, is_event_id
+    from microsub.feeds.followers import as_places
+    from microsub.feeds.hosts import DueFeeds, Schedule
+    from microsub.feeds.internal import InternalAddress
+    from microsub.feeds.outputs import (
+        MOST_ITEMS,
+        OutputAddress,
+        OutputFeed,
+        OutputItem,
+        OutputRow,
+        OutputStore,
+        PostVersion,
+        State,
+        require_name,
+        seconds_of,
+    )
+    from microsub.feeds.public import is_public
+    from microsub.feeds.push_state import PushHealth, PushState, push_health, topic_of
+    from microsub.feeds.record import (
+        COPIED,
+        KEEP_UNFOLLOWED,
+        MERGED,
+        MOVED_FROM,
+        NEVER_POLLED,
+        OTHERS,
+        PAGES,
+        UNANNOUNCED,
+        FeedRecord,
+        Feeds,
+        FeedToRead,
+        is_settled,
+        pages_of,
+        reading_text,
+        set_or_deleted,
+    )
+    from microsub.feeds.sources import KIND, Source, SourceStore
+    from microsub.feeds.trouble import FeedGone, FeedMoved, FeedUnreadable, Trouble
+    from microsub.feeds.url_index import all_addresses, forget_gone_addresses
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

@@ -7,3 +7,13 @@
 One module per format (`syndication`, `jsonfeed`, `hfeed`) passes raw values to `normalise`, which cleans them all in
 the same way.
 """
+
+from typing import TYPE_CHECKING
+
+from microsub.base.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from microsub.formats.detection import best_encoding
+    from microsub.formats.soup import microformats_in, soup_of
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

@@ -11,6 +11,8 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from microsub import formats  # the detector takes long to load, and few documents need it
+
 PIECE = 1 << 16
 
 _MARKS = (
@@ -147,10 +149,7 @@ def _detected(body: bytes) -> str | None:
     letters = sum(byte > 0x7F or 0x41 <= byte & 0xDF <= 0x5A for byte in sample)
     if high < _FEW or high < 0.2 * letters:
         return None
-    import charset_normalizer  # slow to import, and few processes ever need it
-
-    best = charset_normalizer.from_bytes(sample, cp_isolation=list(_SCRIPTS)).best()
-    return _SCRIPTS.get(best.encoding) if best is not None else None
+    return _SCRIPTS.get(formats.best_encoding(sample, list(_SCRIPTS)) or "")
 
 
 def _cyrillic(body: bytes) -> str | None:

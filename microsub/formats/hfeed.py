@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from microsub import formats  # Beautiful Soup takes a fifth of a process's start, and most parse no page
 from microsub.base.errors import ParseError
 from microsub.base.urls import host_of, normalise_url, safe_url
 from microsub.formats import microformats as mf2
@@ -57,15 +58,11 @@ def _soup(text: str, url: str) -> bs4.BeautifulSoup:
         raise ParseError(url, f"this page has more than {MOST_TAGS} tags")
     if too_deep(text):
         raise ParseError(url, "this page nests its elements too deeply to be read")
-    import bs4  # with mf2py, it takes a fifth of a process's start, and most processes parse no page
-
     # XHTML is parsed as HTML; its declarations would only cause warnings of Beautiful Soup.
-    return bs4.BeautifulSoup(_XML.sub("", text[:MAX_PAGE], count=1), "html5lib")
+    return formats.soup_of(_XML.sub("", text[:MAX_PAGE], count=1))
 
 
 def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
-    import mf2py
-
     for element in soup.select(".value-title[title]"):
         # The value class pattern, which the parser supports only in part: convert it to an element with a value.
         element.name, element["value"], element["class"] = "data", element["title"], "value"
@@ -78,7 +75,7 @@ def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
     if tag is not None and base is None:
         tag.decompose()  # browsers ignore it; the parser would fail on its invalid address
     # Without the fragment, because an empty `href` means the page itself (RFC 3986, 5.2.2).
-    parsed = mf2py.parse(doc=soup, url=url.partition("#")[0], filter_roots=True)
+    parsed = formats.microformats_in(soup, url.partition("#")[0])
     rels: dict[str, Any] = parsed.get("rels", {})
     items = parsed.get("items", [])
     page = Page(

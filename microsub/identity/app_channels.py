@@ -12,7 +12,7 @@ from microsub.base.texts import N_
 from microsub.identity.clients import App
 from microsub.identity.provider import LONGEST_NAME, GrantedApp
 from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
-from microsub.timelines.channels import Channels
+from microsub.timelines import Channels
 
 NEW_CHANNEL = "+"
 """The form value for a new channel, different from every uid."""

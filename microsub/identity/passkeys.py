@@ -1,41 +1,29 @@
 """Passkeys of users: creation, use, names (https://www.w3.org/TR/webauthn-3/).
 
-A challenge is valid once, within five minutes, and only in the browser that got the accompanying secret. fido2 and
-cryptography take a second to load, so they are loaded with the first passkey answer.
+A challenge is valid once, within five minutes, and only in the browser that got the accompanying secret.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import secrets
-import struct
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from microsub import identity  # checking an answer takes libraries that are slow to load
 from microsub.accounts import LocalCredentials, Passkey
 from microsub.base.digests import base64url
 from microsub.base.errors import InvalidRequest, NotImplementedHere
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import ascii_host, parts_of
 
-if TYPE_CHECKING:
-    from fido2.server import Fido2Server
-
 ALGORITHMS = (-8, -7, -257)
 """EdDSA, ES256 and RS256 (COSE): every authenticator supports one of these."""
 
-LONGEST_ID = 1023
-"""Maximum bytes of a credential's id, by the specification."""
-
-LONGEST_KEY = 4096
-"""Bytes of id and public key together: an RSA key of 16,384 bits, the largest supported, needs half."""
-
 LONGEST_NAME = 64
 _CEREMONY_MILLISECONDS = 300_000
-_TRANSPORTS = frozenset({"usb", "nfc", "ble", "smart-card", "hybrid", "internal"})
-_INVALID = N_("the passkey's response is invalid")
 
 
 class PasskeyRefused(InvalidRequest):
@@ -109,105 +97,6 @@ def request_options(party: RelyingParty, challenge: bytes, held: Iterable[str] =
     return {"publicKey": options}
 
 
-def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], name: str, now: float) -> Passkey:
-    """The passkey that the browser created, with a name and the Unix time. Raises PasskeyRefused."""
-    from fido2.cose import UnsupportedKey
-    from fido2.webauthn import RegistrationResponse
-
-    try:
-        response = RegistrationResponse.from_dict(_readable(answer))
-        _refuse_frames(response.response.client_data.cross_origin)
-        data = _server(party).register_complete(_state(challenge), response)
-        held = data.credential_data
-        if held is None or isinstance(held.public_key, UnsupportedKey) or held.public_key[3] not in ALGORITHMS:
-            raise PasskeyRefused(N_("this kind of passkey is not supported"))
-        sizes_fit = 0 < len(held.credential_id) <= LONGEST_ID and len(held) <= LONGEST_KEY
-        if response.raw_id != held.credential_id or not sizes_fit:
-            raise PasskeyRefused(_INVALID)
-        listed = answer["response"].get("transports") or ()
-        transports = tuple(sorted(_TRANSPORTS.intersection(one for one in listed if isinstance(one, str))))
-        return Passkey(base64url(held.credential_id), name, bytes(held), data.counter, now, None, transports)
-    except _unreadable():
-        raise PasskeyRefused(_INVALID) from None
-
-
-def presented_credential(answer: Mapping[str, Any]) -> tuple[str, str]:
-    """The id of the passkey that an answer claims to use, and its user's handle.
-
-    Raises PasskeyRefused.
-    """
-    from fido2.webauthn import AuthenticationResponse
-
-    try:
-        response = AuthenticationResponse.from_dict(_readable(answer))
-        return base64url(response.raw_id), (response.response.user_handle or b"").hex()
-    except _unreadable():
-        raise PasskeyRefused(_INVALID) from None
-
-
-def verified_count(party: RelyingParty, challenge: bytes, key: bytes, count: int, answer: Mapping[str, Any]) -> int:
-    """The passkey's new counter, if the answer is valid. Raises PasskeyRefused.
-
-    A counter that doesn't grow may be that of a copy. Synchronised passkeys have no counter, and return 0.
-    """
-    from fido2.webauthn import AttestedCredentialData, AuthenticationResponse
-
-    try:
-        response = AuthenticationResponse.from_dict(_readable(answer))
-        _refuse_frames(response.response.client_data.cross_origin)
-        _server(party).authenticate_complete(_state(challenge), [AttestedCredentialData(key)], response)
-        counter = int(response.response.authenticator_data.counter)
-    except _unreadable():
-        raise PasskeyRefused(_INVALID) from None
-    if (counter or count) and counter <= count:
-        raise PasskeyRefused(N_("the passkey's counter didn't increase: the passkey may have been copied"))
-    return counter
-
-
-def _server(party: RelyingParty) -> Fido2Server:
-    from fido2.server import Fido2Server
-    from fido2.webauthn import AttestationConveyancePreference, PublicKeyCredentialRpEntity
-
-    return Fido2Server(
-        PublicKeyCredentialRpEntity(id=party.id, name=party.id),
-        attestation=AttestationConveyancePreference.NONE,
-        # The library's own check accepts other ports and subdomains.
-        verify_origin=lambda origin: origin == party.origin,
-    )
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    """Convert the errors that the library raises for invalid responses, which are foreign input."""
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-
-    return (
-        *(ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, OverflowError, RecursionError),
-        *(NotImplementedError, struct.error, InvalidSignature, UnsupportedAlgorithm),
-    )
-
-
-def _state(challenge: bytes) -> dict[str, Any]:
-    return {"challenge": base64url(challenge), "user_verification": "required"}
-
-
-def _refuse_frames(cross_origin: object) -> None:
-    """Refuse answers from frames: our pages are never shown inside another site's."""
-    if cross_origin is not False:
-        raise PasskeyRefused(N_("the passkey was used inside another site's page"))
-
-
-def _readable(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of an answer that are read here."""
-    if answer["type"] != "public-key":
-        raise ValueError("another type")
-    parts = answer["response"]
-    names = ("clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle")
-    kept = {name: parts[name] for name in names if parts.get(name) is not None}
-    if not all(isinstance(value, str) for value in (answer["id"], answer["rawId"], *kept.values())):
-        raise ValueError("not text")
-    return {"id": answer["id"], "rawId": answer["rawId"], "type": answer["type"], "response": kept}
-
-
 def _is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
@@ -271,7 +160,7 @@ class Passkeys:
         asked_of, challenge = await self._asked("make", answered.secret)
         if asked_of != user:
             raise PasskeyRefused(N_("the passkey's response came too late or twice"))
-        passkey = attested(party, challenge, answered.answer, name, now)
+        passkey = identity.attested(party, challenge, answered.answer, name, now)
         await self._store.add_passkey(user, passkey, invitation=invitation)
         return passkey
 
@@ -288,13 +177,13 @@ class Passkeys:
         """
         party = _party(base)
         asked_of, challenge = await self._asked("use", answered.secret)
-        id_, handle = presented_credential(answered.answer)
+        id_, handle = identity.presented_credential(answered.answer)
         # If a certain user was asked for, an authenticator may omit the handle.
         user = await self._store.user_of(handle) if handle else asked_of
         passkey = await self._store.passkey(user, id_) if user and asked_of in ("", user) else None
         if not user or passkey is None:
             raise PasskeyRefused(N_("unknown passkey"))
-        count = verified_count(party, challenge, passkey.key, passkey.count, answered.answer)
+        count = identity.verified_count(party, challenge, passkey.key, passkey.count, answered.answer)
         if not await self._store.change_passkey(user, passkey, replace(passkey, count=count, used=now)):
             raise PasskeyRefused(N_("this passkey was used or removed at the same time"))
         return user

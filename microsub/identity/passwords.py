@@ -10,16 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from microsub import identity  # argon2 is loaded with the first password, so that a server starts quickly
 from microsub.accounts import LocalCredentials
 from microsub.base.digests import is_same
 from microsub.base.errors import InvalidRequest, TooManyRequests
 from microsub.base.texts import N_, Sentence
 from microsub.identity.limits import PASSWORDS_WAITING
-
-if TYPE_CHECKING:
-    from argon2 import PasswordHasher
 
 _Hashed = TypeVar("_Hashed")
 
@@ -55,10 +53,8 @@ class Hasher:
         self._nobodys: str | None = None
 
     @cached_property
-    def _argon2(self) -> PasswordHasher:
-        from argon2 import PasswordHasher, Type  # loaded with the first password, so that a server starts quickly
-
-        return PasswordHasher(self._cost.passes, self._cost.memory_kib, 1, 32, 16, type=Type.ID)
+    def _argon2(self) -> identity.Argon2id:
+        return identity.Argon2id(self._cost.passes, self._cost.memory_kib)
 
     async def hash(self, password: str) -> str:
         """The hash of a password, with its parameters and a new salt."""
@@ -83,13 +79,7 @@ class Hasher:
         if self._nobodys is None:
             self._nobodys = self._argon2.hash("nobody's")
         against = hashed if hashed is not None and password is not None else self._nobodys
-        from argon2.exceptions import InvalidHashError, VerificationError
-
-        try:
-            right = self._argon2.verify(against, password if password is not None else "")
-        except (VerificationError, InvalidHashError):
-            return False
-        return right and against is hashed
+        return self._argon2.matches(against, password or "") and against is hashed
 
     async def _run(self, work: Callable[[], _Hashed], turn: int) -> _Hashed:
         if self._is_free:

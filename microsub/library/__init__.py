@@ -11,10 +11,9 @@ from microsub.base.errors import InvalidRequest, NotFound, PostDeleted, StoreErr
 from microsub.base.settings import read_settings
 from microsub.feeds import Event, FeedRecord
 from microsub.model.reader import Cursor
-from microsub.post_store.posts import EventPage, FeedPage, Post, PostPage
-from microsub.post_store.store import PostStore, Saved
+from microsub.post_store import EventPage, FeedPage, Post, PostPage, PostStore, Saved
+from microsub.server.jobs import store_of_posts
 from microsub.server.stores import open_stores
-from microsub.server.worker import post_store
 
 __all__ = [
     "Cursor",
@@ -46,4 +45,4 @@ async def open_post_store(
     """
     flags = {"redis_url": redis_url, "data_dir": None if data_dir is None else str(data_dir)}
     async with open_stores(read_settings(os.environ, flags), create=create) as stores:
-        yield post_store(stores)
+        yield store_of_posts(stores)

@@ -39,7 +39,7 @@ from microsub.micropub.properties import PostedItem, of_form, of_json
 from microsub.micropub.sources import Sources, source_in
 from microsub.model.jf2 import FILES
 from microsub.model.reader import Credential
-from microsub.timelines.channels import Channels
+from microsub.timelines import Channels
 from microsub.web.headers import bearer, client_of
 from microsub.web.params import (
     LARGE_BODIES_AT_ONCE,

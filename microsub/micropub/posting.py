@@ -30,9 +30,7 @@ from microsub.micropub.media import Media
 from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
 from microsub.model.jf2 import Card, Entry, Feed
 from microsub.parsing.pool import ParsePool
-from microsub.posts import BY_USER, Items, ItemToStore, version_of
-from microsub.posts.entries import items_to_store
-from microsub.posts.ingest import Ingest
+from microsub.posts import BY_USER, Ingest, Items, ItemToStore, items_to_store, version_of
 from microsub.redis import keys
 from microsub.redis.lease import Lease, leased_in_turn
 from microsub.redis.protocol import Redis

@@ -24,8 +24,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading
 from microsub.redis.scripts import load
-from microsub.timelines.channels import MOST_OF_NAME, Channels, slug
-from microsub.timelines.follow import Following
+from microsub.timelines import MOST_OF_NAME, Channels, Following, slug
 
 _CREATE, _CHANGE = load("source_create"), load("compare_and_set")
 _CHANGED_AT_ONCE = 10

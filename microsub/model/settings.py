@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+from microsub import model  # pydantic and re2 take long to load, and only the check of a file needs them
+
 T = TypeVar("T")
 
 UnreadStyle = Literal["count", "boolean", "none"]
@@ -49,17 +51,16 @@ class Fits:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         """The type's check, followed by this one."""
-        from pydantic_core import PydanticCustomError, core_schema
 
         def check(text: str) -> str:
             problem, expected = self.problem(text), self.expected
             if len(text) > self.longest:
                 problem, expected = f"of {len(text)} characters", f"at most {self.longest}"
             if problem is not None:
-                raise PydanticCustomError("form", "form", {"problem": problem, "expected": expected})
+                raise model.misfit(problem, expected)
             return text
 
-        return core_schema.no_info_after_validator_function(check, handler(source))
+        return model.after(check, handler(source))
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
         """The part of the check that editors can do."""
@@ -145,13 +146,11 @@ def blank(text: str) -> str | None:
 
 
 def _irregular(text: str) -> str | None:
-    from microsub.model.filters import PatternError, compiled
-
     if not text:
         return "which is empty"
     try:
-        compiled(text)
-    except PatternError as error:
+        model.compiled(text)
+    except model.PatternError as error:
         return f"with {error}"
     return None
 

@@ -1,6 +1,11 @@
 """Posts from this server to a user in the channel `notifications`: webmentions and feed problems."""
 
-from microsub.notices.feed_trouble import FeedTrouble
-from microsub.notices.notifications import Notifications
+from typing import TYPE_CHECKING
 
-__all__ = ["FeedTrouble", "Notifications"]
+from microsub.base.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from microsub.notices.feed_trouble import FeedTrouble
+    from microsub.notices.notifications import Notifications
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

@@ -15,6 +15,7 @@ from microsub.base.digests import short_digest
 from microsub.base.errors import NotFound
 from microsub.base.urls import has_credentials, mask_credentials
 from microsub.feeds import FeedGone, FeedMoved, FeedUnreadable, Trouble
+from microsub.formats.html.sanitise import text_to_html
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import NOTIFICATIONS
 
@@ -67,8 +68,6 @@ def _guid(feed: FeedRecord, trouble: Trouble) -> str:
 
 def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
     """The notice: the feed, what happened, and what the server does."""
-    from microsub.formats.html.sanitise import text_to_html  # loads the sanitiser, which most polls don't need
-
     address = mask_credentials(feed.url)
     name = feed.title or address
     called = f"“{name}” ({address})" if feed.title else address

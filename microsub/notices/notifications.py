@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING
 from microsub.feeds import Event, InternalAddress
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
-from microsub.posts import garbage, version_of
-from microsub.posts.entries import items_to_store
-from microsub.timelines.erase import OtherReferences
-from microsub.timelines.remove import Leaving, take_out
-from microsub.timelines.saved import saved_among
+from microsub.posts import garbage, items_to_store, version_of
+from microsub.timelines import Leaving, OtherReferences, saved_among, take_out
 
 if TYPE_CHECKING:
     from microsub.feeds import Events, Feeds
     from microsub.model.jf2 import Entry
-    from microsub.posts import Items
-    from microsub.posts.ingest import Ingest
+    from microsub.posts import Ingest, Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines.follow import Following
+    from microsub.timelines import Following
 
 _KIND = "notices"
 

@@ -4,20 +4,14 @@ OutputFeeds     the feeds in Redis, their items and impressions     OutputConten
 api.documents   /feeds, where they are served                       api.actions     the user's actions over HTTP
 """
 
-from microsub.feeds import OutputFeed, OutputItem, PostVersion, require_name, seconds_of
-from microsub.outputs.contents import Edited, FillTimelines, ItemSearch, MostItems, OutputContents
-from microsub.outputs.store import OutputFeeds
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Edited",
-    "FillTimelines",
-    "ItemSearch",
-    "MostItems",
-    "OutputContents",
-    "OutputFeed",
-    "OutputFeeds",
-    "OutputItem",
-    "PostVersion",
-    "require_name",
-    "seconds_of",
-]
+from microsub.base.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from microsub.outputs.api.actions import OutputActions, output_settings
+    from microsub.outputs.api.documents import OutputEndpoint
+    from microsub.outputs.contents import Edited, FillTimelines, ItemSearch, MostItems, OutputContents
+    from microsub.outputs.store import OutputFeeds
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

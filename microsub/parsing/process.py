@@ -11,7 +11,6 @@ it is doing and however busy the machine is. The parent ends a child that hasn't
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import resource
@@ -31,6 +30,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from microsub import parsing  # pydantic is loaded with the first result, and never by the child
 from microsub.base.errors import ParseError, ParsingStopped
 from microsub.parsing.task import AnyTask, bytes_among, result_of
 
@@ -67,16 +67,6 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(value, default=_plain)
     except orjson.JSONEncodeError:
         return orjson.dumps(_whole(value), default=_plain)
-
-
-@functools.cache
-def reader(hint: Any) -> Callable[[bytes | bytearray], Any]:
-    """A function that reads JSON as a value of that type, and raises ValueError for any other JSON."""
-    from pydantic import ConfigDict, TypeAdapter  # loaded only when needed, and never by the child
-
-    # pydantic reads the options only from the outermost type.
-    adapter = TypeAdapter(list[hint], config=ConfigDict(strict=True, extra="forbid", val_json_bytes="base64"))
-    return lambda data: adapter.validate_json(b"".join((b"[", data, b"]")))[0]
 
 
 def _plain(value: Any) -> Any:
@@ -183,12 +173,12 @@ class ParserProcess:
             self._send(body, until)
             sizes = _HEAD.unpack(self._receive(_HEAD.size, until))
             outcome, data = (self._receive(size, until) for size in sizes if sum(sizes) <= _LARGEST_REPLY)
-            said: _Outcome = reader(_Outcome)(outcome)
+            said: _Outcome = parsing.reader(_Outcome)(outcome)
             self.resident = said.resident
             if said.failure is not None:
                 kind = ParsingStopped if said.stopped else ParseError
                 return Done(None, kind(where, said.failure[:_LONGEST_DETAIL]), said.seconds)
-            return Done(reader(result_of(task.do))(data), None, said.seconds)
+            return Done(parsing.reader(result_of(task.do))(data), None, said.seconds)
         except TimeoutError:
             raise OutOfTime from None
         except (ProcessEnded, OSError, ValueError) as error:

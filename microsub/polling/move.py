@@ -19,7 +19,7 @@ from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, no
 from microsub.feeds import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
 from microsub.formats.feed_links import FeedLink, looks_like_feed
 from microsub.model.reader import TimelineItem
-from microsub.timelines.follow import unsubscribe
+from microsub.timelines import unsubscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from microsub.feeds import FeedRecord, Feeds, Schedule
     from microsub.fetch import FetchFailed
     from microsub.posts import Items
-    from microsub.timelines.channels import Channels
+    from microsub.timelines import Channels
 
 
 log = structlog.get_logger(__name__)

@@ -41,9 +41,7 @@ from microsub.polling.plan import (
     polled_first,
     trouble_of,
 )
-from microsub.posts import EntriesFound
-from microsub.posts.entries import POSTS_IN, PostsRead
-from microsub.posts.ingest import Ingested
+from microsub.posts import POSTS_IN, EntriesFound, Ingested, PostsRead
 from microsub.work import Message
 
 if TYPE_CHECKING:
@@ -51,8 +49,7 @@ if TYPE_CHECKING:
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.polling.move import Moved, Mover
-    from microsub.posts import Items
-    from microsub.posts.ingest import Ingest
+    from microsub.posts import Ingest, Items
     from microsub.redis.protocol import ScriptCall
     from microsub.work import DeadLetters
 

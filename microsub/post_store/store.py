@@ -31,14 +31,12 @@ from microsub.post_store.posts import (
     whole,
 )
 from microsub.post_store.saved import as_json, as_mapping, entry_of, loads, moment, unused, wrong
-from microsub.posts import WRITTEN_GUID, ItemToStore, garbage, version_of
-from microsub.posts.entries import items_to_store
+from microsub.posts import WRITTEN_GUID, ItemToStore, garbage, items_to_store, version_of
 from microsub.redis.lease import leased_in_turn
 
 if TYPE_CHECKING:
     from microsub.feeds import Feeds, Listener
-    from microsub.posts import Items
-    from microsub.posts.ingest import Ingest
+    from microsub.posts import Ingest, Items
     from microsub.redis.protocol import Redis
 
 

@@ -1,35 +1,24 @@
 """Posts, each stored once: ingest, duplicates, deletion."""
 
-from microsub.posts.garbage import Candidate, newest_id, stored_ids
-from microsub.posts.imported import COPY, Imported
-from microsub.posts.items import AWAY, PIECE, Items, within
-from microsub.posts.values import (
-    BY_USER,
-    OWN,
-    WRITTEN_GUID,
-    EntriesFound,
-    ItemIncomplete,
-    ItemsStored,
-    ItemToStore,
-    version_of,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AWAY",
-    "BY_USER",
-    "COPY",
-    "OWN",
-    "PIECE",
-    "WRITTEN_GUID",
-    "Candidate",
-    "EntriesFound",
-    "Imported",
-    "ItemIncomplete",
-    "ItemToStore",
-    "Items",
-    "ItemsStored",
-    "newest_id",
-    "stored_ids",
-    "version_of",
-    "within",
-]
+from microsub.base.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from microsub.posts.entries import POSTS_IN, PostsRead, content_hash, items_to_store, scores_of, settled
+    from microsub.posts.garbage import Candidate, newest_id, stored_ids
+    from microsub.posts.imported import COPY, Imported
+    from microsub.posts.ingest import Ingest, Ingested, LookUpLeft, OwnRoom, PostWriter, look_ups_of
+    from microsub.posts.items import AWAY, PIECE, Items, within
+    from microsub.posts.values import (
+        BY_USER,
+        OWN,
+        WRITTEN_GUID,
+        EntriesFound,
+        ItemIncomplete,
+        ItemsStored,
+        ItemToStore,
+        version_of,
+    )
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

@@ -106,8 +106,6 @@ def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[It
     `now` is the time of discovery: it is the date of undated entries, and no date is later. `source` is the document's
     address, which look-ups needn't fetch again.
     """
-    from microsub.formats.parse import Listed  # imports the parsers, which a poll leaves to other processes
-
     guids = identities(feed.entries)
     listed = [Listed(entry.published, guid, entry) for guid, entry in zip(guids, feed.entries, strict=True)]
     return items_of(listed, now, feed, source)

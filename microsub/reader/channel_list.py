@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
 from microsub.reader.places import CHANNEL, TimelinePlace
-from microsub.timelines.channels import ChannelNames, Channels
-from microsub.timelines.views import StyleOf
+from microsub.timelines import ChannelNames, Channels, StyleOf
 from microsub.web.pages import N_
 from microsub.web.visit import PageVisit
 

@@ -32,9 +32,7 @@ from microsub.redis.scripts import BATCH, batches
 from microsub.search.index import Match, QueryTooSlow, Span, row_at
 from microsub.search.replica import IndexReader
 from microsub.search.words import expression
-from microsub.timelines.channels import Channels
-from microsub.timelines.pages import ShownItems, item_ids, shown
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import Channels, ReaderViews, ShownItems, item_ids, shown
 from microsub.web.params import wrong
 
 SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)

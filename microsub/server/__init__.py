@@ -1,27 +1,16 @@
 """The composition root: settings → clients → stores → services and processes.
 
 Everything is built here and passed as arguments. Each `open_…` is a context manager that closes, in reverse order, what
-it opened. A module is imported on first use, as in `server.stores.open_stores`: a command that creates a token doesn't
-need a parser.
+it opened. `worker` and `web` build these processes, and import what they need at their top; so do `poller` and
+`commands` for single commands. `stores`, `backend` and `jobs` are for all commands: they use features by way of their
+faces, which load a module when it is needed.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from microsub.base.lazy_exports import lazy_exports
+
 if TYPE_CHECKING:
-    from microsub.server import backend as backend
-    from microsub.server import fetching as fetching
-    from microsub.server import stores as stores
-    from microsub.server import web as web
-    from microsub.server import worker as worker
-
-
-def __getattr__(module: str) -> object:
-    try:
-        return import_module(f"{__name__}.{module}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{module}":
-            raise
-        raise AttributeError(f"module '{__name__}' has no attribute '{module}'") from None
+    from microsub.server import backend, commands, fetching, jobs, poller, stores, web, worker
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

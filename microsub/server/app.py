@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub.admin.health import HealthReport
+from microsub.admin import HealthReport
 from microsub.api.channels import ChannelActions
 from microsub.api.endpoint import MicrosubEndpoint
 from microsub.api.events import EventActions
@@ -26,20 +26,18 @@ from microsub.api.feeds import FeedActions
 from microsub.api.timeline import TimelineActions
 from microsub.base.errors import StoreError
 from microsub.base.plaintext import shown
-from microsub.hub.api import HubEndpoint, TopicActions, TopicEndpoint
+from microsub.hub import HubEndpoint, TopicActions, TopicEndpoint
 from microsub.hub.topics import PATH as TOPICS
+from microsub.identity import ConsentPages, OAuthEndpoint, RequestCredentials
 from microsub.identity.api import PATHS as OAUTH_PATHS
-from microsub.identity.api import OAuthEndpoint, RequestCredentials
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
 from microsub.identity.pages import account, sign_in, start
-from microsub.identity.pages.consent import ConsentPages
-from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
+from microsub.micropub import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
-from microsub.outputs.api.actions import OutputActions
-from microsub.outputs.api.documents import OutputEndpoint
+from microsub.outputs import OutputActions, OutputEndpoint
+from microsub.post_store import PostStoreEndpoint
 from microsub.post_store.api import PATH as POST_STORE
-from microsub.post_store.api import PostStoreEndpoint
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, installed
 from microsub.reader.admin import pages as admin
@@ -62,19 +60,17 @@ from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.parts import WebParts
-from microsub.timelines.read_state import ReadState
-from microsub.timelines.saved import SavedPosts
+from microsub.timelines import ReadState, SavedPosts
+from microsub.transfer import FeedListEndpoint
 from microsub.transfer.api import PATHS as LIST_PATHS
-from microsub.transfer.api import FeedListEndpoint
 from microsub.web.actions import Table
 from microsub.web.pages import static_route
 from microsub.web.paths import ENDPOINT, HUB, OUTPUTS, WEBMENTION
 from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
 from microsub.web.visit import PageSite
-from microsub.webmention.receiver import WebmentionEndpoint
-from microsub.webmention.store import MentionStore
-from microsub.websub.callbacks import WebSubEndpoint
+from microsub.webmention import MentionStore, WebmentionEndpoint
+from microsub.websub import WebSubEndpoint
 from microsub.websub.hubs import PATH as WEBSUB
 
 log = structlog.get_logger(__name__)

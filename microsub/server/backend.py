@@ -5,36 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import os
-import time
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub import accounts, backend_file, identity
 from microsub.base.errors import ConfigError, InvalidRequest, NotFound, StoreFull, StoreUnavailable, StoreUnconfirmed
 from microsub.base.settings import Settings
+from microsub.configuration.facts import Change, ChangeKind
 from microsub.model.reader import ALL_SCOPES
-from microsub.redis.embedded.datafolder import has_data
-from microsub.server.stores import following, open_stores, sources, tell_failure
+from microsub.server.migrations import migrate
+from microsub.server.stores import Stores, following, open_stores, sources, tell_failure
 
-if TYPE_CHECKING:  # `config check` doesn't need it if there is no data
-    from microsub.backend_file.apply import Applier
-    from microsub.backend_file.sync import Configuration
+if TYPE_CHECKING:
     from microsub.configuration.document import BackendDocument
-    from microsub.identity.page_check.findings import PageReport
-    from microsub.server.stores import Stores
-    from microsub.transfer import BroughtReport, ImportReport
 
 log = structlog.get_logger(__name__)
 
 
-def applier(stores: Stores) -> Applier:
+def applier(stores: Stores) -> backend_file.Applier:
     """The service that applies changes to users and their data."""
-    from microsub.backend_file.apply import Applier
-
-    return Applier(
+    return backend_file.Applier(
         stores.accounts,
         stores.channels,
         stores.feeds,
@@ -46,12 +38,9 @@ def applier(stores: Stores) -> Applier:
     )
 
 
-def configuration(settings: Settings, stores: Stores, *, creates: bool = True) -> Configuration:
+def configuration(settings: Settings, stores: Stores, *, creates: bool = True) -> backend_file.Configuration:
     """The service that synchronises backend.json and the stores; `creates` the file, if there never was one."""
-    from microsub.backend_file.sync import Configuration
-    from microsub.server.migrations import migrate
-
-    return Configuration(
+    return backend_file.Configuration(
         settings.backend,
         stores.applied,
         applier(stores),
@@ -62,31 +51,14 @@ def configuration(settings: Settings, stores: Stores, *, creates: bool = True) -
     )
 
 
-def _is_ours(folder: Path) -> bool:
-    try:
-        return has_data(folder) and folder.stat().st_uid == os.geteuid()
-    except OSError:  # a folder that this system user can't read
-        return False
-
-
 async def clashes(settings: Settings, document: BackendDocument) -> tuple[ConfigError, ...]:
-    """Conflicts of a valid document with existing accounts; none if there is no data.
-
-    Another system user's data is ignored: starting its embedded Redis would leave our files there. Raises what
-    `open_stores` raises.
-    """
-    if settings.embedded and not _is_ours(settings.data_dir):
-        from microsub.configuration.document import channelless
-        from microsub.configuration.facts import Current, merge
-        from microsub.configuration.model import Backend
-
-        return channelless(document, merge(Backend(), document.backend, Current(), edited_at=0.0).channelless)
+    """Conflicts of a valid document with existing accounts. Raises what `open_stores` raises."""
     async with open_stores(settings) as stores:
         return await configuration(settings, stores).clashes(document)
 
 
 @contextlib.asynccontextmanager
-async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterator[Configuration]:
+async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterator[backend_file.Configuration]:
     """Apply backend.json, and every later version of it, within the block.
 
     If Redis refuses writes, no standby confirms them, or a master of a cluster is away, the file is applied once that
@@ -160,23 +132,17 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
 
     Raises InvalidRequest if the name or URL is invalid or belongs to another user.
     """
-    from microsub.configuration.facts import Change, ChangeKind
-
     await applier(stores).apply(Change(ChangeKind.USER_ADDED, name, value=me), now)
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     """Change a user's URL, and sign them out. Raises as `add_user` does, and NotFound."""
-    from microsub.configuration.facts import Change, ChangeKind
-
     await applier(stores).apply(Change(ChangeKind.SITE, name, value=me), now)
     await end_sessions(stores, name)
 
 
 async def set_admin(stores: Stores, name: str, admin: bool, now: float) -> None:
     """Give a user access to the admin pages, or take it away. Raises NotFound."""
-    from microsub.configuration.facts import Change, ChangeKind
-
     await applier(stores).apply(Change(ChangeKind.ADMIN, name, value=admin), now)
 
 
@@ -186,8 +152,6 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
     Tokens and sessions end at once, and their feeds are no longer polled for them. Raises InvalidRequest if only the
     admin can remove the entry; then nothing is changed.
     """
-    from microsub.configuration.facts import Change, ChangeKind
-
     taken_out = await configuration(settings, stores).take_out(name)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
@@ -198,8 +162,6 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`, except for sign-ins. Raises NotFound, and InvalidRequest if the URL is in use."""
-    from microsub.configuration.facts import Change, ChangeKind
-
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"no removed user is called '{name}'")
@@ -211,13 +173,12 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
 
 async def end_sessions(stores: Stores, name: str) -> None:
     """Sign a user out of all browsers."""
-    from microsub.accounts import Sessions
-
-    await Sessions(stores.redis).end_all(name)
+    await accounts.Sessions(stores.redis).end_all(name)
 
 
 GREETING = "shown at the server's start"
 """The client name of the greeting's token. It doesn't identify the token, as others can have the same name."""
+
 
 _MARK = "greeting"
 
@@ -238,10 +199,7 @@ async def greeting_link(stores: Stores) -> str | None:
     user = await _greeted(stores)
     if user is None:
         return None
-    from microsub.identity.local_sign_in import LocalSignIn
-    from microsub.identity.pages.sign_in import LINK_PATH
-
-    return f"{LINK_PATH}?code={await LocalSignIn(stores.redis).make_link(user)}"
+    return f"{identity.LINK_PATH}?code={await identity.LocalSignIn(stores.redis).make_link(user)}"
 
 
 async def _greeted(stores: Stores) -> str | None:
@@ -250,94 +208,3 @@ async def _greeted(stores: Stores) -> str | None:
     there = await stores.accounts.users()
     users = sorted(user.name for user in there if user.name in declared and not user.registered and not user.disabled)
     return users[0] if users else None
-
-
-async def examine(settings: Settings, address: str) -> PageReport:
-    """The check of the page at `address`, compared with the server's users.
-
-    Raises InvalidRequest, and what `open_stores` raises for unusable data.
-    """
-    from microsub.identity.page_check import PageDoctor
-    from microsub.identity.page_check.findings import CheckedAgainst
-    from microsub.identity.protocol.documents import profile_page
-    from microsub.parsing.pool import ParsePool
-    from microsub.server.fetching import open_fetcher
-    from microsub.server.parsers import TASKS
-
-    here, stores = CheckedAgainst(settings.base_url), None
-    async with contextlib.AsyncExitStack() as stack:
-        with contextlib.suppress(NotFound):
-            stores = await stack.enter_async_context(open_stores(settings))
-            users = [user for user in await stores.accounts.users() if user.disabled is None]
-            known = {user.name: user.me or profile_page(settings.public_url, user.name) for user in users}
-            here = CheckedAgainst(settings.public_url, known, everybody=True)
-        parser = ParsePool(TASKS)
-        stack.callback(parser.close)
-        fetcher = await stack.enter_async_context(open_fetcher(settings, stores))
-        doctor = PageDoctor(fetcher, parser, private=bool(settings.allow_private_networks), asks_itself=True)
-        return await doctor.examine(address, here)
-
-
-async def beyond_quotas(stores: Stores, name: str) -> list[str]:
-    """A line for each quota that the user exceeds; imports of the admin may exceed them."""
-    from microsub.accounts import resolved
-    from microsub.model.reader import BUILT_IN, SAVED
-    from microsub.redis import keys
-    from microsub.server.worker import post_bytes
-    from microsub.timelines.remove import SAVED_POSTS
-
-    user = await stores.accounts.user(name)
-    if user is None:
-        return []
-    quotas = resolved(await stores.effective.everything(), name, registered=user.registered)
-    counts = [
-        ("channels", quotas.channels, len(await stores.channels.list(name)) - len(BUILT_IN)),
-        ("feeds", quotas.feeds, await stores.channels.count_feeds(name)),
-        (SAVED_POSTS, quotas.saved, await stores.redis.command("ZCARD", keys.posts(name, SAVED))),
-        ("bytes of posts", quotas.posts, await post_bytes(stores).correct(name) if quotas.posts else 0),
-    ]
-    return [
-        f"{name} now has {count} {what}, more than the quota of {most}; all were imported, but {name} can't add more"
-        for what, most, count in counts
-        if most and count > most
-    ]
-
-
-async def import_user(
-    stores: Stores, user: str, file: BinaryIO, progress: Callable[[int, int], None], *, dry_run: bool, trusted: bool
-) -> ImportReport:
-    """Import a user's export for the user of that name (`UserImport`). Raises InvalidRequest for an invalid file."""
-    from microsub.parsing.pool import ParsePool
-    from microsub.posts import Imported
-    from microsub.server.parsers import TASKS
-    from microsub.transfer import UserImport
-
-    parser = ParsePool(TASKS)
-    importing = UserImport(stores.redis, stores.accounts, stores.channels, stores.rules, stores.feeds, stores.items,
-                           following(stores), stores.outputs, sources(stores), Imported(stores.redis),
-                           applier(stores), parser, await stores.applied.name_instance())  # fmt: skip
-    try:
-        return await importing.run(user, file, time.time(), dry_run=dry_run, trusted=trusted, progress=progress)
-    finally:
-        parser.close()
-
-
-async def import_from_reader(
-    settings: Settings, stores: Stores, user: str, kind: str, file: Path, *, unread_too: bool, dry_run: bool
-) -> BroughtReport:
-    """Import another reader's export. Raises InvalidRequest and ParseError for an invalid file."""
-    from microsub.parsing.pool import ParsePool
-    from microsub.posts import Imported
-    from microsub.server.parsers import TASKS
-    from microsub.server.stores import feed_lists
-    from microsub.transfer import OtherReaders
-
-    parser = ParsePool(TASKS)
-    lists = feed_lists(settings, stores, parser)
-    readers = OtherReaders(stores.redis, stores.feeds, stores.items, Imported(stores.redis), lists, parser)
-    try:
-        return await readers.run(
-            user, kind, file, time.time(), all_saved=kind == "starred", unread_too=unread_too, dry_run=dry_run
-        )
-    finally:
-        parser.close()

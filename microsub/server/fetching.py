@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+from microsub import discovery
 from microsub.base.settings import Settings
 from microsub.base.urls import host_of
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.cache.redis_storage import FeedCopies
-from microsub.delivery.look_ups import Completing
+from microsub.delivery import Completing
 from microsub.fetch import Fetcher, FetchSettings, HostPace, IsOurs, SpacedFetcher
 from microsub.parsing.pool import ParsePool
 from microsub.server.stores import Stores
@@ -60,9 +61,7 @@ async def open_caching_fetcher(
     """
     pace, copies = None, FeedCopies(stores.redis)
     if shared:
-        from microsub.discovery.search import CopyShares  # imports the parsers, which only requests of people need
-
-        pace, copies = HostPace(), FeedCopies(stores.redis, may_keep=CopyShares(COPIES_KEPT))
+        pace, copies = HostPace(), FeedCopies(stores.redis, may_keep=discovery.CopyShares(COPIES_KEPT))
     async with open_fetcher(settings, stores, pace) as fetcher:
         yield CachingFetcher(copies, fetcher, keep=COPIES_KEPT)
 

@@ -10,7 +10,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from microsub.admin.health import HealthReport
+from microsub.admin import HealthReport
 from microsub.base.digests import is_same
 from microsub.base.rate_limits import client_address
 from microsub.base.settings import METRICS_NETWORKS, Network

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
+from urllib.parse import urlsplit
 
 from microsub.accounts import (
     Activity,
@@ -17,68 +18,59 @@ from microsub.accounts import (
     Sessions,
     UserQuotas,
 )
-from microsub.admin.figures import Figures
-from microsub.admin.health import Health
-from microsub.admin.hours import Hours
-from microsub.admin.overview import ServerOverview
-from microsub.admin.survey import Survey
-from microsub.backend_file.sync import Configuration
+from microsub.admin import Figures, Health, Hours, ServerOverview, Survey
+from microsub.backend_file import Configuration
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.effective import Status
 from microsub.configuration.model import Registration
-from microsub.discovery.directory import Directory
-from microsub.discovery.entered import EnteredAddresses
-from microsub.discovery.picked import PickedPosts
-from microsub.discovery.search import Search
+from microsub.discovery import Directory, EnteredAddresses, PickedPosts, Search
 from microsub.fetch import Fetcher
-from microsub.hub.store import TopicChanges
-from microsub.hub.topics import Topics
-from microsub.identity.admission import Admission, UserAddresses
-from microsub.identity.app_channels import AppChannels
-from microsub.identity.clients import ClientApps, ConsentLimit
-from microsub.identity.foreign_tokens import ForeignTokenCheck, Introspection
-from microsub.identity.local_sign_in import LocalSignIn
-from microsub.identity.page_check import PageDoctor
-from microsub.identity.profiles import Profiles
-from microsub.identity.protocol.documents import profile_page
-from microsub.identity.provider import IndieAuthProvider
-from microsub.identity.sign_in import SignInClient, SignInLimits
-from microsub.micropub.media import Media
-from microsub.micropub.posting import Posting
-from microsub.micropub.sources import Sources
+from microsub.hub import ChannelTopics, TopicChanges, Topics
+from microsub.identity import (
+    Admission,
+    AppChannels,
+    ClientApps,
+    ConsentLimit,
+    ForeignTokenCheck,
+    IndieAuthProvider,
+    Introspection,
+    LocalSignIn,
+    PageDoctor,
+    Profiles,
+    SignInClient,
+    SignInLimits,
+    UserAddresses,
+    profile_page,
+)
+from microsub.micropub import Media, Posting, Sources
 from microsub.model.reader import Credential
-from microsub.outputs import OutputContents
+from microsub.outputs import FillTimelines, OutputContents
 from microsub.parsing.pool import ParsePool
-from microsub.polling.on_demand import PollOnRequest
-from microsub.post_store.posts import Posts
+from microsub.polling import PollOnRequest
+from microsub.post_store import Posts
 from microsub.posts import Imported
 from microsub.reader.answering.answers import Answers
 from microsub.reader.reading.images import Images
 from microsub.search import IndexReader, PostSearch
+from microsub.server.jobs import STAGES, figures, letter_retry, store_of_posts, survey
 from microsub.server.stores import (
     Stores,
     callback_base,
     catch_up,
     feed_lists,
     following,
-    hub_topics,
     ingest,
     output_contents,
     sources,
     user_export,
 )
-from microsub.server.worker import STAGES, figures, letter_retry, post_store, survey
-from microsub.timelines.follow import Following
-from microsub.timelines.item_cache import ItemCache
-from microsub.timelines.sync.live_events import Listeners
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import Following, ItemCache, Listeners, ReaderViews
 from microsub.transfer import FeedLists, ListImports, UserExport
-from microsub.webmention.receiver import MentionReceiver
-from microsub.webmention.store import MentionStore
-from microsub.webpush.devices import Devices
-from microsub.websub.callbacks import Callbacks
-from microsub.websub.store import SubscriptionStore, push_state
+from microsub.web.pages import FOLDER, Templates
+from microsub.webmention import MentionReceiver, MentionStore
+from microsub.webpush import Devices
+from microsub.websub import Callbacks, SubscriptionStore, push_state
 from microsub.work import DeadLetter, DeadLetters
 
 
@@ -298,7 +290,7 @@ class WebParts:
     @cached_property
     def posting(self) -> Posting:
         """The service that accepts posts from sources."""
-        stores, erase = self.stores, post_store(self.stores).delete
+        stores, erase = self.stores, store_of_posts(self.stores).delete
         parts = (stores.redis, stores.feeds, stores.items, ingest(stores), self.parser, self.media, erase)
         return Posting(*parts, clock=self.clock, require_room=stores.room.require)
 
@@ -393,3 +385,27 @@ def mention_receiver(stores: Stores, base: str, steady: Callable[[], float] = ti
     store, hosted_profile = MentionStore(stores.redis), partial(profile_page, base)
     parts = (store, stores.accounts, stores.rules, stores.effective)
     return MentionReceiver(*parts, hosted_profile=hosted_profile, own=base, clock=stores.clock, steady=steady)
+
+
+def hub_topics(
+    settings: Settings,
+    stores: Stores,
+    contents: OutputContents,
+    fill: FillTimelines | None = None,
+) -> Topics | None:
+    """The topics of our hub; None if the server has no public URL."""
+    if settings.base_url is None:
+        return None
+    return Topics(
+        settings.base_url,
+        ChannelTopics(stores.redis, settings.base_url),
+        stores.outputs,
+        contents,
+        stores.feeds,
+        stores.items,
+        stylesheet=Templates([FOLDER], urlsplit(settings.base_url).path).static("pages.css"),
+        fill=fill,
+        stored_feeds=settings.hub_feeds,
+        any_port=bool(settings.allow_private_networks),
+        clock=stores.clock,
+    )

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from starlette.types import ASGIApp
 
 from microsub.accounts import ActivityNotes, TokenUse
-from microsub.backend_file.sync import Configuration
+from microsub.backend_file import Configuration
 from microsub.base.settings import Settings
-from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS
+from microsub.discovery import PARSE_PATIENCE, PARSE_SECONDS
 from microsub.parsing.pool import ParsePool
 from microsub.reader.first.pages import starter_feeds
 from microsub.redis import keys
@@ -19,13 +19,12 @@ from microsub.redis.tracking import Tracker
 from microsub.search import STANDING_BY, IndexFolder, IndexReader
 from microsub.server.app import create_app
 from microsub.server.fetching import open_caching_fetcher, open_fetcher
+from microsub.server.jobs import can_search, follower
 from microsub.server.monitoring import Monitors
 from microsub.server.parsers import TASKS
 from microsub.server.parts import WebParts
 from microsub.server.stores import Stores, tell_failure
-from microsub.server.worker import can_search, follower
-from microsub.timelines.item_cache import ItemCache
-from microsub.timelines.sync.live_events import Listeners
+from microsub.timelines import ItemCache, Listeners
 
 
 @contextlib.asynccontextmanager

@@ -3,26 +3,70 @@
 Also answers other features' questions about saved items and the order of arrival.
 """
 
-from microsub.timelines.saved import SavedPosts, count_saved, saved_among
-from microsub.timelines.sync.arrivals import (
-    Arrival,
-    ArrivalQuery,
-    Arrivals,
-    Newcomers,
-    last_position,
-    read_arrivals,
-    read_newcomers,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Arrival",
-    "ArrivalQuery",
-    "Arrivals",
-    "Newcomers",
-    "SavedPosts",
-    "count_saved",
-    "last_position",
-    "read_arrivals",
-    "read_newcomers",
-    "saved_among",
-]
+from microsub.base.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from microsub.timelines.add import Adder, Incoming, TimelineTarget, filtering_channels
+    from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog, oldest
+    from microsub.timelines.channels import (
+        LONGEST_NAME,
+        MOST_OF_NAME,
+        ChannelNames,
+        Channels,
+        in_turns,
+        read_subscription,
+        slug,
+    )
+    from microsub.timelines.erase import OtherReferences, erase_posts, withdraw
+    from microsub.timelines.feed_names import OwnNames, feed_name
+    from microsub.timelines.follow import UNDER_WAY, Followed, Following, new_in_a_day, unsubscribe
+    from microsub.timelines.item_cache import ItemCache
+    from microsub.timelines.pages import ShownItems, item_ids, shown, shown_among
+    from microsub.timelines.read_state import ReadState
+    from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, restore_lost, take_out
+    from microsub.timelines.restore import Absence, RestoredItem, absences, put_unread, restore_items, states
+    from microsub.timelines.retention import RESTORABLE, Retention
+    from microsub.timelines.rules import Rules, settle, settle_in
+    from microsub.timelines.saved import SavedPosts, count_saved, saved_among, saved_of
+    from microsub.timelines.sync.arrivals import (
+        Arrival,
+        ArrivalQuery,
+        Arrivals,
+        Newcomers,
+        disagreeing_arrivals,
+        last_position,
+        read_arrivals,
+        read_newcomers,
+        repair_all_arrivals,
+        repair_arrivals,
+    )
+    from microsub.timelines.sync.live_events import (
+        EVENTS_AT_ONCE,
+        EVENTS_IN_ALL,
+        EVENTS_OF_NETWORK,
+        EVENTS_OF_TOKEN,
+        EVENTS_OF_USER,
+        ITEMS,
+        KEPT_SECONDS,
+        EventPosition,
+        Listeners,
+        LiveEvent,
+        LiveEvents,
+        open_events,
+        read_events,
+    )
+    from microsub.timelines.timelinekeys import (
+        distinct,
+        members_at,
+        references,
+        rule_keys,
+        set_keys,
+        shown_keys,
+        subscriptions,
+        urls,
+    )
+    from microsub.timelines.views import ReaderViews, SourceCount, StyleOf
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

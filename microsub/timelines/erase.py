@@ -31,7 +31,7 @@ class OtherReferences(Protocol):
         """Remove items at a Unix time."""
 
 
-async def erase(
+async def erase_posts(
     redis: Redis,
     accounts: Accounts,
     outputs: OtherReferences,

@@ -71,7 +71,7 @@ async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Abse
         yield [Absence(item, int(score), Reason(round(score % 1 * 16))) for item, score in found]
 
 
-async def restore(
+async def restore_items(
     redis: Redis, items: Items, user: str, uid: str, back: Sequence[RestoredItem], out: Sequence[Absence], now: float
 ) -> int:
     """Put items, oldest first, back into a channel, and keep others out; returns the number of items added.
@@ -98,7 +98,7 @@ async def put_unread(redis: Redis, items: Items, user: str, uid: str, ids: Seque
     """
     known = await items.timeline_items(ids)
     back = [RestoredItem(item, None) for item in sorted(known, key=lambda item: float(item.score))]
-    return await restore(redis, items, user, uid, back, (), now)
+    return await restore_items(redis, items, user, uid, back, (), now)
 
 
 async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, str]]]:

@@ -11,35 +11,16 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.transfer.feed_lists import FeedLists as FeedLists
-    from microsub.transfer.feed_lists import ListReport as ListReport
-    from microsub.transfer.feed_lists import adapted as adapted
-    from microsub.transfer.list_imports import ListImport as ListImport
-    from microsub.transfer.list_imports import ListImports as ListImports
-    from microsub.transfer.other_readers import BroughtReport as BroughtReport
-    from microsub.transfer.other_readers import OtherReaders as OtherReaders
-    from microsub.transfer.outlines import MOST_BYTES as MOST_BYTES
-    from microsub.transfer.reports import ChannelImport as ChannelImport
-    from microsub.transfer.reports import ImportReport as ImportReport
-    from microsub.transfer.reports import Skipped as Skipped
-    from microsub.transfer.user_export import UserExport as UserExport
-    from microsub.transfer.user_import import UserImport as UserImport
-
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "FeedLists": "feed_lists",
-        "ListReport": "feed_lists",
-        "adapted": "feed_lists",
-        "ListImport": "list_imports",
-        "ListImports": "list_imports",
-        "BroughtReport": "other_readers",
-        "OtherReaders": "other_readers",
-        "MOST_BYTES": "outlines",
-        "ChannelImport": "reports",
-        "ImportReport": "reports",
-        "Skipped": "reports",
-        "UserExport": "user_export",
-        "UserImport": "user_import",
-    },
-)
+    from microsub.transfer.api import FeedListEndpoint
+    from microsub.transfer.ekster.imports import Importing, OldFile, read_old
+    from microsub.transfer.ekster.store import open_old
+    from microsub.transfer.feed_lists import FeedLists, ListReport, adapted
+    from microsub.transfer.list_imports import ListImport, ListImports
+    from microsub.transfer.other_readers import BroughtReport, OtherReaders
+    from microsub.transfer.outlines import MOST_BYTES
+    from microsub.transfer.reports import ChannelImport, ImportReport, Skipped
+    from microsub.transfer.settings import read_settings
+    from microsub.transfer.user_export import UserExport
+    from microsub.transfer.user_import import UserImport
+else:
+    __getattr__ = lazy_exports(__name__, __file__)

@@ -13,11 +13,11 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
-from functools import cache
 from typing import TYPE_CHECKING
 
 import orjson
 
+from microsub import transfer  # pydantic takes long to load, and few lists have settings
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.plaintext import counted, escaped, unprintable
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, web_parts
@@ -26,8 +26,7 @@ from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED
 from microsub.model.settings import Filters, OwnChannelSettings, stated
-from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, in_turns, slug
-from microsub.timelines.follow import new_in_a_day
+from microsub.timelines import LONGEST_NAME, MOST_OF_NAME, in_turns, new_in_a_day, slug
 from microsub.transfer.outlines import (
     MOST_OUTLINES,
     READ_LIST,
@@ -40,14 +39,11 @@ from microsub.transfer.outlines import (
 from microsub.transfer.reports import Progress
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from microsub.configuration.model import Quotas
     from microsub.feeds import Feeds
     from microsub.model.reader import Channel, Subscription
     from microsub.parsing.pool import ParsePool
-    from microsub.timelines.channels import Channels
-    from microsub.timelines.follow import Following
+    from microsub.timelines import Channels, Following
 
 LOOSE = "Home"
 """The channel for feeds without a folder."""
@@ -390,7 +386,7 @@ class _Planning:
             # Filters cost time of a process that serves all users, so only the admin sets them.
             self._problem(folder.line, folder.name, "its filters are left out: only the admin can set them")
         try:
-            return _read_settings(given)
+            return transfer.read_settings(given)
         except ValueError as error:
             self._problem(folder.line, folder.name, f"its settings are invalid and were left out: {error}")
             return OwnChannelSettings()
@@ -477,24 +473,3 @@ def _written(settings: OwnChannelSettings) -> dict[str, str]:
         name: orjson.dumps(stated(value)).decode() if isinstance(value, Filters) else str(value)
         for name, value in stated(settings).items()
     }
-
-
-@cache
-def _settings_model() -> TypeAdapter[OwnChannelSettings]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(OwnChannelSettings)
-
-
-def _read_settings(texts: Mapping[str, str]) -> OwnChannelSettings:
-    """The inverse of `_written`. Raises ValueError for invalid values."""
-    from pydantic import ValidationError  # slow to load, and few lists need it
-
-    given = {name: text if name == "unread" else orjson.loads(text) for name, text in texts.items()}
-    if not given:
-        return OwnChannelSettings()
-    try:
-        return _settings_model().validate_python(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

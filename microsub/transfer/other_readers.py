@@ -25,10 +25,9 @@ from microsub.base.urls import normalise_url
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL, SAVED
 from microsub.parsing.process import dumps
-from microsub.posts.entries import items_to_store
+from microsub.posts import items_to_store
 from microsub.redis.replies import text
-from microsub.timelines.read_state import ReadState
-from microsub.timelines.saved import SavedPosts, saved_among
+from microsub.timelines import ReadState, SavedPosts, saved_among
 from microsub.transfer.foreign_posts import POSTS_OF_READER, ReaderPost
 from microsub.transfer.reports import ChannelImport, ImportReport, Skipped, one_by_one
 

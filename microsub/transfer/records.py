@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 
 import orjson
 
+from microsub import parsing
 from microsub.base.errors import InvalidRequest
-from microsub.parsing.process import reader
 
 VERSION = 1
 LONGEST_LINE = 16 * 1024 * 1024
@@ -184,7 +184,7 @@ def read_record(line: bytes, number: int) -> ExportRecord:
                 f"line {number}: the export has version {version}, but this server reads versions up to {VERSION}; "
                 "upgrade the server first"
             )
-        record: ExportRecord = reader(_KINDS[kind])(line)
+        record: ExportRecord = parsing.reader(_KINDS[kind])(line)
     except (ValueError, KeyError, TypeError) as error:
         why = str(error).partition("\n")[0] if isinstance(error, orjson.JSONDecodeError) else _problem(error)
         raise InvalidRequest(f"line {number}: not a line of a user's export: {why}") from None

@@ -20,7 +20,7 @@ from microsub.configuration.model import SourceConfig, encode
 from microsub.formats.wire import identified
 from microsub.model.reader import GLOBAL
 from microsub.redis.replies import text
-from microsub.timelines.restore import absences, states
+from microsub.timelines import absences, states
 from microsub.transfer.records import (
     ExportedAbsences,
     ExportedChannel,
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from microsub.model.reader import Channel
     from microsub.posts import Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines.channels import Channels
-    from microsub.timelines.restore import Absence
-    from microsub.timelines.rules import Rules
+    from microsub.timelines import Absence, Channels, Rules
 
 T = TypeVar("T")
 

@@ -16,24 +16,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from microsub import configuration
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.plaintext import counted
 from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.configuration.document import describe
 from microsub.configuration.facts import Change, ChangeKind
-from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
+from microsub.configuration.model import OutputConfig, SourceConfig, decode
 from microsub.feeds import COPIED, MERGED, FeedRecord, InternalAddress, OutputItem, PostVersion
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.parsing.process import dumps
-from microsub.posts import OWN, WRITTEN_GUID, ItemToStore
-from microsub.posts.entries import content_hash
-from microsub.posts.ingest import PostWriter
+from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
-from microsub.timelines.restore import Absence, RestoredItem, restore
-from microsub.timelines.timelinekeys import members_at, set_keys
+from microsub.timelines import Absence, RestoredItem, members_at, restore_items, set_keys
 from microsub.transfer.feed_lists import adapted
 from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (
@@ -65,9 +63,7 @@ if TYPE_CHECKING:
     from microsub.parsing.pool import ParsePool
     from microsub.posts import Imported, Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines.channels import Channels
-    from microsub.timelines.follow import Following
-    from microsub.timelines.rules import Rules
+    from microsub.timelines import Channels, Following, Rules
 
 _TOGETHER, _BYTES_TOGETHER = 200, 4 * 1024 * 1024
 """How many posts are cleaned and written together, and how long their lines are."""
@@ -393,7 +389,7 @@ class UserImport:
         if not self._report.dry_run:
             items = await self.items.timeline_items(list(ids))
             back = [RestoredItem(item, ids[item.id]) for item in items]
-            await restore(self.redis, self.items, self._user, record.channel, back, (), self._now)
+            await restore_items(self.redis, self.items, self._user, record.channel, back, (), self._now)
 
     async def _absences(self, record: ExportedAbsences) -> None:
         if self._report.dry_run:
@@ -417,7 +413,7 @@ class UserImport:
             why = {Reason.DUPLICATE: Reason.SWEPT}
             out += [Absence(ids[guid], at, why.get(Reason(reason), Reason(reason))) for guid, at, reason in rows]
         if out:
-            await restore(self.redis, self.items, self._user, record.channel, (), out, self._now)
+            await restore_items(self.redis, self.items, self._user, record.channel, (), out, self._now)
 
     async def _output(self, record: ExportedOutput) -> None:
         known = True
@@ -566,7 +562,7 @@ def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord, int]]:
 
 def _check_declared(part: Mapping[str, Any], number: int) -> None:
     """Raise InvalidRequest for declarations that are invalid in backend.json."""
-    for error in check_shape({"users": {"user": part}}):
+    for error in configuration.check_shape({"users": {"user": part}}):
         where = ".".join(map(str, error["loc"][2:]))
         expected = error.get("ctx", {}).get("expected", error["msg"])
         raise InvalidRequest(

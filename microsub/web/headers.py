@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from microsub.base.rate_limits import is_local
-from microsub.base.urls import ascii_host, parts_of
+from microsub.base.urls import ascii_host, is_loopback, parts_of
 from microsub.web.types import FORM
 
 
@@ -99,10 +99,6 @@ def prefers_form(scope: Scope) -> bool:
     return weights.get(FORM, 0.0) > json
 
 
-_HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))(?::(?P<port>[0-9]{1,5}))?")
-"""A valid Host header (RFC 9110, section 7.2): a name, optionally followed by a port."""
-
-
 @dataclass(frozen=True, slots=True)
 class PublicAddress:
     """The public address that the admin has set, if any, without a slash at its end."""
@@ -133,17 +129,6 @@ class PublicAddress:
         base = self.base(host)
         parts = parts_of(base or "")
         return parts.port if parts.port != {"http": 80, "https": 443}.get(parts.scheme) else None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1]."""
-    found = _HOST.fullmatch(host.lower())
-    if found is None or int(found["port"] or 0) > 65535:
-        return False
-    try:
-        return found["name"] == "localhost" or ipaddress.ip_address(found["name"] or found["v6"]).is_loopback
-    except ValueError:
-        return False
 
 
 _FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.*-)?(client|connecting|real|remote)-ip")

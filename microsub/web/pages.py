@@ -14,19 +14,22 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub import __version__
+from microsub import (
+    __version__,
+    web,  # jinja2 is loaded with the first page
+)
 from microsub.base.digests import sha256_hex
 from microsub.base.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
 from microsub.base.texts import SentenceTable, translated
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 FOLDER = Path(__file__).parent
 """Templates, static files and texts that all pages share."""
@@ -109,17 +112,7 @@ class Templates:
         return found
 
     def _environment(self, language: str) -> Environment:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # with the first page
-
-        made = Environment(
-            loader=FileSystemLoader([folder / "templates" for folder in self._folders]),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=["jinja2.ext.i18n"],
-        )
-        made.policies["ext.i18n.trimmed"] = True
+        made = web.environment_of([folder / "templates" for folder in self._folders])
         texts = self.texts(language)
         made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
         made.globals.update(href=self.href, static=self.static, version=__version__, language=language, **self._values)
@@ -158,8 +151,6 @@ def moment(seconds: float, translate: Callable[[str], str] = str) -> str:
 
 def _time_element(seconds: float, form: str, text: str) -> Markup:
     """A time as HTML. `times.js` shows it in the browser's time zone, but leaves whole days as they are."""
-    from markupsafe import Markup  # with the first page
-
     return Markup('<time datetime="{}">{}</time>').format(f"{datetime.fromtimestamp(int(seconds), UTC):{form}}", text)
 
 

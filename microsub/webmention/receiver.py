@@ -31,7 +31,7 @@ from microsub.webmention.store import Written
 if TYPE_CHECKING:
     from microsub.accounts import Accounts
     from microsub.configuration.effective import AllSettings, EffectiveSettings
-    from microsub.timelines.rules import Rules
+    from microsub.timelines import Rules
     from microsub.webmention.store import MentionStore
 
 MENTIONS_OF_NETWORK = RateLimit("webmentions", "network", 60)

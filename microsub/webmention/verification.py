@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from microsub.fetch import Answered, Sender
     from microsub.model.jf2 import Entry
     from microsub.parsing.pool import ParsePool
-    from microsub.timelines.rules import Rules
+    from microsub.timelines import Rules
     from microsub.webmention.store import MentionStore
 
 log = structlog.get_logger(__name__)

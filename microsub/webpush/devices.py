@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from microsub import webpush  # encryption is slow to load
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, TooManyRequests, Unauthorized
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import N_
@@ -21,9 +22,6 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields, reading, text
 from microsub.redis.scripts import load
 from microsub.work import calendar_of
-
-if TYPE_CHECKING:
-    from microsub.webpush.encryption import ServerKey
 
 MOST_DEVICES = 10
 """Maximum number of devices of a user. Each gets at most one message in five minutes."""
@@ -86,15 +84,13 @@ class Devices:
         self._limiter = RateLimiter()
         self._due = calendar_of(redis, DUE)
 
-    async def key(self) -> ServerKey:
+    async def key(self) -> webpush.ServerKey:
         """This server's key, created when it is first needed; not cached, since the store may be replaced."""
-        from microsub.webpush.encryption import ServerKey  # slow to load
-
         known = await self._redis.command("GET", keys.push_key())
         if known is None:
-            await self._redis.command("SET", keys.push_key(), ServerKey.new_text(), "NX")
+            await self._redis.command("SET", keys.push_key(), webpush.ServerKey.new_text(), "NX")
             known = await self._redis.command("GET", keys.push_key())
-        return ServerKey.of(text(known))
+        return webpush.ServerKey.of(text(known))
 
     async def all(self, user: str) -> list[DeviceNow]:
         """The user's devices, newest first."""
@@ -110,10 +106,8 @@ class Devices:
 
         Raises InvalidRequest, QuotaReached, TooManyRequests, Unauthorized.
         """
-        from microsub.webpush.encryption import BrowserKeys
-
         _check_address(device.address)
-        BrowserKeys.of(device.public, device.secret)
+        webpush.BrowserKeys.of(device.public, device.secret)
         if not self._limiter.count(DEVICES_OF_USER, user):
             raise TooManyRequests(N_("Notifications were turned on too often. Try again in an hour."), 3600)
         await self._redis.command("HDEL", keys.device_states(user), device.id)

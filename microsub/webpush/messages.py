@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 import structlog
 
+from microsub import webpush
 from microsub.accounts import VISIT_NOTED
 from microsub.base.clock import DAY
 from microsub.base.metrics import DEVICE_MESSAGES
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from microsub.accounts import Activity, Sessions
     from microsub.posts import Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines.channels import Channels
+    from microsub.timelines import Channels
 
 log = structlog.get_logger(__name__)
 
@@ -241,8 +242,6 @@ class DeviceMessages:
         return again
 
     async def _sending(self, device: Device, message: PushMessage) -> Sending:
-        from microsub.webpush.encryption import BrowserKeys
-
         key, now = await self._devices.key(), self._clock()
         headers = [
             ("Content-Encoding", "aes128gcm"),
@@ -251,7 +250,7 @@ class DeviceMessages:
             ("Topic", "test" if message.is_test else "new-posts"),
             ("Authorization", key.authorization(device.address, self._contact, now)),
         ]
-        body = BrowserKeys.of(device.public, device.secret).encrypt(message.encoded())
+        body = webpush.BrowserKeys.of(device.public, device.secret).encrypt(message.encoded())
         document = SentDocument(body, "application/octet-stream", headers)
         return Sending(device.address, "POST", document=document, accept="*/*", limits=LIMITS, web_ports=True)
 

@@ -21,8 +21,7 @@ from microsub.base.digests import short_digest
 from microsub.base.errors import ParseError, ParsingStopped, QuotaReached
 from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
 from microsub.base.urls import host_of, mask_credentials
-from microsub.posts import version_of
-from microsub.posts.entries import POSTS_IN
+from microsub.posts import POSTS_IN, version_of
 from microsub.redis.replies import text
 from microsub.websub.store import DeliveryTaken
 from microsub.websub.subscriptions import spend
@@ -30,7 +29,7 @@ from microsub.websub.subscriptions import spend
 if TYPE_CHECKING:
     from microsub.feeds import FeedRecord, Feeds, FeedToRead
     from microsub.parsing.pool import ParsePool
-    from microsub.posts.ingest import Ingest
+    from microsub.posts import Ingest
     from microsub.websub.store import SubscriptionStore
     from microsub.work import Message
 

@@ -10,7 +10,8 @@ import pytest
 from microsub.polling.move import Mover
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
-from microsub.server.stores import Stores, delivery
+from microsub.server.poller import delivery
+from microsub.server.stores import Stores
 from tests.support.configured import NOW, Configured
 
 PAGE, FEED, OTHER = "https://blog.example/", "https://blog.example/feed", "https://other.example/feed"

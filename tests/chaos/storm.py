@@ -35,7 +35,7 @@ from microsub.hub.store import HubStore, KnownSubscription
 from microsub.hub.subscriptions import HubSubscription, subscription_id
 from microsub.hub.topics import ChannelTopics
 from microsub.redis.connect import connect
-from microsub.server.worker import STAGES, rebuilding
+from microsub.server.jobs import STAGES, rebuilding
 from microsub.websub.store import callback_fields
 from microsub.websub.subscriptions import Callback, WantedSubscription, address, new_callback
 from microsub.work import Stream, backlogs

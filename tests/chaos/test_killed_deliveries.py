@@ -15,7 +15,7 @@ import pytest
 from microsub.feeds.record import FeedRecord
 from microsub.redis import keys
 from microsub.redis.connect import connect
-from microsub.server.worker import STAGES
+from microsub.server.jobs import STAGES
 from microsub.work import backlogs
 from tests.chaos.storm import Blog, start_worker
 from tests.support.cluster import running_server

@@ -22,7 +22,7 @@ from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
-from microsub.server.worker import STAGES
+from microsub.server.jobs import STAGES
 from microsub.work import Bounds, DeadLetters, Message, Patience, Stage, Stream, queue
 from tests.support.posts import NOON
 from tests.support.redis_wrappers import CountingRedis

@@ -22,7 +22,7 @@ from microsub.admin.sweep import GRACE, Sweeping
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
-from microsub.server.worker import rebuilding
+from microsub.server.jobs import rebuilding
 from microsub.timelines.retention import Retention
 from tests.support import examples
 from tests.support.histories import History, emptied, try_histories

@@ -14,7 +14,7 @@ from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.feeds.condition import FeedCondition
 from microsub.model.reader import Reason
 from microsub.redis import keys
-from microsub.server.worker import post_bytes
+from microsub.server.jobs import post_bytes
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.saved import SavedPosts
 from tests.support.polling import World, dated, rss

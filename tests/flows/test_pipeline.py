@@ -10,7 +10,7 @@ import pytest
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.feeds.events import Event, Events
 from microsub.redis import keys
-from microsub.server.worker import rebuilding
+from microsub.server.jobs import rebuilding
 from tests.support.invariants import violations
 from tests.support.polling import World, dated, rss
 from tests.support.web import Publisher

@@ -16,8 +16,8 @@ from microsub.polling.worker import Worker
 from microsub.redis import keys
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
+from microsub.server.poller import open_worker
 from microsub.server.stores import Stores, following
-from microsub.server.worker import open_worker
 from tests.support.polling import dated, rss
 from tests.support.redis_wrappers import Wrapped
 from tests.support.web import Publisher, publisher

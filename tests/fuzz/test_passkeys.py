@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.identity.passkeys import (
-    LONGEST_KEY,
-    PasskeyRefused,
-    RelyingParty,
-    attested,
-    creation_options,
-    presented_credential,
-    request_options,
-    verified_count,
-)
+from microsub.identity.passkeys import PasskeyRefused, RelyingParty, creation_options, request_options
+from microsub.identity.webauthn import LONGEST_KEY, attested, presented_credential, verified_count
 from tests.support import examples
 from tests.support.authenticator import Authenticator, b64, unb64
 

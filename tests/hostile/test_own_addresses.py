@@ -14,7 +14,7 @@ from microsub.fetch import Answered, Fetched, FetchRequest, Sending, network
 from microsub.identity.limits import USER_ADDRESSES
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
-from microsub.server.backend import examine
+from microsub.server.commands import examine
 from microsub.server.fetching import open_fetcher
 from microsub.server.stores import Stores
 from tests.support.web import Answer, Publisher, publisher

@@ -17,7 +17,7 @@ from microsub.base.errors import InvalidRequest
 from microsub.delivery.stage import retry
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
 from microsub.redis.protocol import Redis
-from microsub.server.worker import STAGES
+from microsub.server.jobs import STAGES
 from microsub.websub import callbacks, hubs
 from microsub.websub.hubs import Hubs
 from microsub.websub.subscriber import Subscriber

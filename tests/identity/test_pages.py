@@ -16,7 +16,8 @@ from starlette.routing import Route
 import microsub
 from microsub.accounts.sessions import Sessions
 from microsub.base.errors import StoreUnavailable
-from microsub.web.headers import PublicAddress, is_loopback, origin, own_path, page_headers
+from microsub.base.urls import is_loopback
+from microsub.web.headers import PublicAddress, origin, own_path, page_headers
 from microsub.web.routes import is_form, takes_upload
 from microsub.web.visit import PageSite
 from tests.support.readers import instance

@@ -11,7 +11,8 @@ import pytest
 import structlog
 
 from microsub.base.errors import StoreUnavailable
-from microsub.outputs import OutputContents, OutputFeed
+from microsub.feeds import OutputFeed
+from microsub.outputs import OutputContents
 from microsub.outputs.api import documents
 from microsub.outputs.store import Reservation
 from microsub.redis import keys

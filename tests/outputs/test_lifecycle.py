@@ -14,7 +14,7 @@ from microsub.posts.entries import items_to_store
 from microsub.posts.garbage import candidates
 from microsub.redis import keys
 from microsub.server.stores import output_contents, unlimited
-from microsub.timelines.erase import erase
+from microsub.timelines.erase import erase_posts
 from tests.outputs.conftest import Publisher
 from tests.support.readers import FEED, OTHER, posts
 
@@ -248,7 +248,7 @@ async def test_a_post_that_is_deleted_leaves_the_feeds(alice: Publisher) -> None
     await alice.add(ids["a"], ids["b"])
     server = alice.server
     doomed = await candidates(server.redis, [ids["a"]])
-    await erase(server.redis, server.accounts, server.outputs, doomed, server.now, wanted_too=True)
+    await erase_posts(server.redis, server.accounts, server.outputs, doomed, server.now, wanted_too=True)
     assert await alice.shown(addresses["json"]) == ["b"]
     assert (await server.check()).is_clean
 

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from microsub.configuration.model import OutputConfig
+from microsub.feeds import PostVersion
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
 from microsub.formats.parse import parse
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
-from microsub.outputs import OutputFeeds, PostVersion
+from microsub.outputs import OutputFeeds
 from microsub.outputs.store import HELD, Reservation
 from microsub.redis import keys
 from tests.conftest import fake_redis

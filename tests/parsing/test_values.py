@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
-from microsub.parsing.process import dumps, reader
+from microsub.parsing import reader
+from microsub.parsing.process import dumps
 from microsub.posts.entries import PostsRead
 from microsub.posts.values import ItemToStore, Listing
 

@@ -11,8 +11,8 @@ import structlog
 from microsub.base.settings import Settings
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
+from microsub.server.poller import hosts_at_once, open_worker
 from microsub.server.stores import Stores
-from microsub.server.worker import hosts_at_once, open_worker
 
 
 def test_descriptors_limit_the_hosts_at_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from microsub.delivery.stage import retry
 from microsub.redis import keys
-from microsub.server.worker import STAGES
+from microsub.server.jobs import STAGES
 from microsub.work import DeadLetters
 from tests.support.polling import World, dated, rss
 from tests.support.web import Publisher

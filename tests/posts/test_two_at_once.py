@@ -18,7 +18,7 @@ from microsub.posts.items import Items
 from microsub.posts.values import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.server.worker import STAGES
+from microsub.server.jobs import STAGES
 from microsub.work import DeadLetters, Message, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss

@@ -10,7 +10,7 @@ from microsub.configuration.model import InstanceSettings, OutputConfig, Quotas
 from microsub.fetch import FetchFailed, FetchRequest
 from microsub.posts.entries import items_to_store
 from microsub.redis import keys
-from microsub.server.worker import sweeping
+from microsub.server.jobs import sweeping
 from tests.reader.conftest import ReadingVisitor, reading, titles
 from tests.support.readers import posts
 from tests.support.visitor import Shown

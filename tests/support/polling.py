@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from microsub.post_store.store import PostStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.server.worker import post_store as of_stores
+from microsub.server.jobs import store_of_posts as of_stores
 from tests.support.world import FAST, Clock, World, world
 
 __all__ = ["FAST", "Clock", "World", "dated", "follow", "next_time", "post_store", "rss", "unschedule", "world"]

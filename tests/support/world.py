@@ -60,17 +60,11 @@ from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
 from microsub.server.app import create_app
 from microsub.server.backend import applier
+from microsub.server.jobs import checking, follow_repair
 from microsub.server.parts import WebParts, mention_receiver, noting_topics
-from microsub.server.stores import Stores, delivery, following, ingest
-from microsub.server.worker import (
-    checking,
-    delivery_stages,
-    device_messages,
-    feed_poller,
-    follow_repair,
-    hub_subscriber,
-    mention_verifier,
-)
+from microsub.server.poller import delivery, delivery_stages, feed_poller
+from microsub.server.stores import Stores, following, ingest
+from microsub.server.worker import device_messages, hub_subscriber, mention_verifier
 from microsub.timelines.follow import Following
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.sync.live_events import Listeners

@@ -15,7 +15,7 @@ from microsub.feeds.record import FeedRecord
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.server.worker import rebuilding
+from microsub.server.jobs import rebuilding
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere

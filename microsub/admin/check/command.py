@@ -20,10 +20,7 @@ from microsub.base.plaintext import escaped
 from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches, load
-from microsub.timelines.remove import Leaving, take_out
-from microsub.timelines.rules import settle
-from microsub.timelines.sync.arrivals import repair_arrivals
-from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys
+from microsub.timelines import Leaving, distinct, repair_arrivals, set_keys, settle, shown_keys, take_out
 
 BETWEEN_LOOKS = 1.0
 """Seconds between a look with findings and the next look, which must confirm them."""

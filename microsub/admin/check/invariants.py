@@ -25,8 +25,7 @@ from microsub.model.reader import TimelineItem
 from microsub.posts import duplicates
 from microsub.redis import keys
 from microsub.redis.protocol import Command
-from microsub.timelines.sync.arrivals import disagreeing_arrivals
-from microsub.timelines.timelinekeys import urls
+from microsub.timelines import disagreeing_arrivals, urls
 
 Sets = Sequence[Mapping[str, float]]
 """posts, unread, read, hidden, hidden-read and gone of one channel, as `timelinekeys.set_keys` orders them."""

@@ -14,8 +14,7 @@ from microsub.model.reader import GLOBAL
 from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
-from microsub.timelines.channels import read_subscription
-from microsub.timelines.timelinekeys import rule_keys, set_keys
+from microsub.timelines import read_subscription, rule_keys, set_keys
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500

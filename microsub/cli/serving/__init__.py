@@ -8,9 +8,9 @@ import ipaddress
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import click
 
@@ -29,8 +29,23 @@ from microsub.cli.options import (
 )
 from microsub.redis.embedded.datafolder import prepared
 
-if TYPE_CHECKING:
-    from microsub.cli.serving.process import Parts
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts that a process runs; each one is optional.
+
+    `listener` is the web port, `blogs` that of the demo's blogs. A worker runs `inside` the process, or `beside` it in
+    a process of its own, so that requests don't wait for polls.
+
+    `parent` is the pipe to the parent process: when it is closed, this process ends. Such a process prints no greeting.
+    `show_token` allows a token in the greeting even if the output isn't a terminal.
+    """
+
+    listener: socket.socket | None = None
+    blogs: socket.socket | None = None
+    worker: Literal["inside", "beside"] | None = None
+    parent: int | None = None
+    show_token: bool = False
 
 
 def start(settings: Settings, parts: Parts) -> None:
@@ -55,8 +70,6 @@ def serve(settings: Settings, show_token: bool) -> None:
 
     Example: microsub serve --port 8081 --backend my.json
     """
-    from microsub.cli.serving.process import Parts
-
     with _listen(settings.host, settings.port) as listener:
         start(settings, Parts(listener, worker="beside", show_token=show_token))
 
@@ -68,8 +81,6 @@ def web(settings: Settings) -> None:
 
     Example: microsub web --port 8080, and in another terminal: microsub work
     """
-    from microsub.cli.serving.process import Parts
-
     with _listen(settings.host, settings.port) as listener:
         start(settings, Parts(listener))
 
@@ -81,8 +92,6 @@ def work(settings: Settings) -> None:
 
     You can run any number of workers; they share the work.
     """
-    from microsub.cli.serving.process import Parts
-
     start(settings, Parts(worker="inside"))
 
 
@@ -102,8 +111,6 @@ def demo(settings: Settings, publisher_port: int) -> None:
     in the folder `demo` of the data folder (data/demo by default). Your own data isn't touched; MICROSUB_REDIS_URL and
     MICROSUB_BACKEND are ignored. It logs only warnings and errors, unless --log-level or MICROSUB_LOG_LEVEL is set.
     """
-    from microsub.cli.serving.process import Parts
-
     try:
         from microsub_demo.publisher import write_backend
     except ModuleNotFoundError:

@@ -21,16 +21,16 @@ import tempfile
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 import uvicorn
 
 from microsub import server
-from microsub.admin.survey import followed_feeds
-from microsub.backend_file.sync import first
+from microsub.admin import followed_feeds
+from microsub.backend_file import first
 from microsub.base import metrics
 from microsub.base.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable, StoreUnusable
 from microsub.base.logs import set_up_logs
@@ -39,11 +39,12 @@ from microsub.base.settings import Network, Settings, read_settings, variables
 from microsub.base.urls import parts_of
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
+from microsub.cli.serving import Parts
 from microsub.cli.serving.webport import bounded, look_at_all
 from microsub.server.app import waiting_app
 
 if TYPE_CHECKING:
-    from microsub.polling.worker import Worker
+    from microsub.polling import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -74,24 +75,6 @@ class Stopping(Protocol):
     def stop(self) -> None:
         """Start no new work, and end within ten seconds."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts that a process runs; each one is optional.
-
-    `listener` is the web port, `blogs` that of the demo's blogs. A worker runs `inside` the process, or `beside` it in
-    a process of its own, so that requests don't wait for polls.
-
-    `parent` is the pipe to the parent process: when it is closed, this process ends. Such a process prints no greeting.
-    `show_token` allows a token in the greeting even if the output isn't a terminal.
-    """
-
-    listener: socket.socket | None = None
-    blogs: socket.socket | None = None
-    worker: Literal["inside", "beside"] | None = None
-    parent: int | None = None
-    show_token: bool = False
 
 
 def start(settings: Settings, parts: Parts) -> None:
@@ -555,17 +538,9 @@ async def worker_beside(settings: Settings) -> AsyncIterator[WorkerBeside]:
             await running
 
 
-_OF_WORKERS = (
-    *("delivery.stage", "parsing.pool", "polling.poll", "websub.deliveries"),
-    *("server.fetching", "server.worker"),
-)
-"""Modules that load what a worker needs first; it would import them one by one later."""
-
-
 def work_when_told(parent: int) -> None:
     """Load the code of a worker, and run it after a byte from `parent`; end with it."""
-    for name in _OF_WORKERS:
-        importlib.import_module(f"microsub.{name}")
+    importlib.import_module("microsub.server.worker")
     if os.read(parent, 1):
         start(read_settings(os.environ), Parts(worker="inside", parent=parent))
 

@@ -17,7 +17,7 @@ from microsub.feeds import OutputFeed, require_name, seconds_of
 from microsub.model.query import parsed
 from microsub.outputs.contents import Edited, OutputContents
 from microsub.outputs.store import OutputFeeds
-from microsub.timelines.channels import MOST_OF_NAME, Channels
+from microsub.timelines import MOST_OF_NAME, Channels
 from microsub.web.actions import Action, Call, Reply, Table, channel_in, entries_in, limit_in
 from microsub.web.params import TRUTHS, Params, wrong
 

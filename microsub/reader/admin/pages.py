@@ -18,10 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.accounts import Accounts, Activity, LocalCredentials, User, UserQuotas
-from microsub.admin.hours import HourFigures
-from microsub.admin.overview import ServerOverview, unless_away
-from microsub.admin.survey import STATES, FollowedFeed, Survey
-from microsub.backend_file.store import Applied, AppliedFile
+from microsub.admin import STATES, FollowedFeed, HourFigures, ServerOverview, Survey, unless_away
+from microsub.backend_file import Applied, AppliedFile
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.plaintext import on_one_line
@@ -30,13 +28,13 @@ from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.effective import Status
 from microsub.configuration.model import encode
 from microsub.feeds import FeedCondition, Feeds
-from microsub.polling.on_demand import PollOnRequest
+from microsub.polling import PollOnRequest
 from microsub.reader.places import ITEM_ID
 from microsub.search import PostSearch
 from microsub.web.pages import N_
 from microsub.web.routes import Handler, form, page
 from microsub.web.visit import PageSite, PageVisit
-from microsub.websub.store import SubscriptionStore
+from microsub.websub import SubscriptionStore
 from microsub.work import DeadLetter, DeadLetters, is_letter_id
 
 ADMIN = "/admin"

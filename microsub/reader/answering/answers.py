@@ -6,10 +6,7 @@ browser has, so neither read access to the store nor a stolen session is enough 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -23,8 +20,8 @@ from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import safe_url
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
-from microsub.identity.protocol.documents import read_error
-from microsub.identity.sign_in import PostingAccess, provider_name
+from microsub.identity import PostingAccess, provider_name, read_error
+from microsub.reader import answering  # encryption is slow to load
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields
@@ -41,7 +38,6 @@ MOST_BROWSERS = 10
 _KEPT = 400 * 86_400
 _REMEMBERED = 600
 _UNDER_WAY = b"-"
-_NONCE = 12
 _LIMITS = SendLimits(total=20.0, redirects=-1)
 _DONE = frozenset({200, 201, 202, 204})
 _DIGEST = re.compile("[0-9a-f]{16}")
@@ -96,7 +92,7 @@ class Answers:
         if oldest:
             await self._redis.command("HDEL", key, *oldest)
         document = [access.micropub, access.token, access.expires, access.revocation]
-        sealed = seal(orjson.dumps(document).decode(), secret, user)
+        sealed = answering.seal(orjson.dumps(document).decode(), secret, user)
         await self._redis.pipeline(
             [("HSET", key, _browser(secret), b"%015d " % int(now) + sealed), ("EXPIRE", key, _KEPT)]
         )
@@ -104,7 +100,7 @@ class Answers:
     async def access(self, user: str, secret: str, now: float) -> PostingAccess | None:
         """The permission of the browser with that secret, or None."""
         kept = await self._redis.command("HGET", keys.posting(user), _browser(secret)) if secret else None
-        opened = unseal(kept.partition(b" ")[2], secret, user) if kept is not None else None
+        opened = answering.unseal(kept.partition(b" ")[2], secret, user) if kept is not None else None
         if opened is None:
             return None
         found = PostingAccess(*orjson.loads(opened))
@@ -182,29 +178,3 @@ class Answers:
 def _browser(secret: str) -> str:
     """The name of a browser, from which its secret can't be derived."""
     return sha256_hex(secret)[:22]
-
-
-# --- encryption with a key that isn't stored: AES-256 with GCM (NIST SP 800-38D) -------------------------------------
-
-
-def seal(text: str, secret: str, about: str) -> bytes:
-    """Encrypt `text`, so that it can only be read with `secret` (256 random bits) and for the same `about`."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load
-
-    nonce = secrets.token_bytes(_NONCE)
-    return nonce + AESGCM(_key(secret)).encrypt(nonce, text.encode(), about.encode())
-
-
-def unseal(sealed: bytes, secret: str, about: str) -> str | None:
-    """The sealed text; None if it was not sealed with this key or was changed."""
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    try:
-        return AESGCM(_key(secret)).decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode()).decode()
-    except (InvalidTag, ValueError):
-        return None
-
-
-def _key(secret: str) -> bytes:
-    return hmac.digest(secret.encode(), b"sealing", hashlib.sha256)

@@ -11,9 +11,7 @@ from starlette.routing import Route
 from microsub.base.digests import new_secret
 from microsub.base.errors import InvalidRequest, SignInFailed
 from microsub.base.texts import N_
-from microsub.identity.pages.sign_in import next_path
-from microsub.identity.pages.visits import has_hosted_profile
-from microsub.identity.sign_in import CALLBACK_OF_POSTING, SignInClient, provider_name
+from microsub.identity import CALLBACK_OF_POSTING, SignInClient, has_hosted_profile, next_path, provider_name
 from microsub.reader.answering.answers import Answers
 from microsub.reader.frame import ReaderSite
 from microsub.web.routes import form, page, slow_page

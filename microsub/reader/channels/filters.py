@@ -24,9 +24,7 @@ from microsub.model.settings import POST_TYPES, Filters
 from microsub.reader.channels.pages import CHANNELS, EXPECTED, asked_channel, writer_of
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.undo import UndoRecords
-from microsub.timelines.channels import Channels
-from microsub.timelines.read_state import ReadState
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import Channels, ReaderViews, ReadState
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit
 

@@ -13,22 +13,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.accounts import UserQuotas
-from microsub.admin.survey import Survey
+from microsub.admin import Survey
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.feeds import FeedCondition, Feeds
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED, Channel, Subscription
 from microsub.model.settings import OwnChannelSettings, SettingsOf, UnreadStyle
-from microsub.polling.on_demand import PollOnRequest
+from microsub.polling import PollOnRequest
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, ListPart
 from microsub.reader.reading.undo import UndoRecords
-from microsub.timelines.channels import Channels
-from microsub.timelines.feed_names import feed_name
-from microsub.timelines.follow import Followed, Following
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import Channels, Followed, Following, ReaderViews, feed_name
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
 

@@ -17,13 +17,12 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.texts import N_
 from microsub.base.urls import web_address
-from microsub.identity.pages.start import start_page
+from microsub.identity import start_page
 from microsub.model.reader import BUILT_IN
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import CHANNEL, HOME
 from microsub.reader.reading.pages import TimelinePages
-from microsub.timelines.channels import Channels
-from microsub.timelines.follow import Following
+from microsub.timelines import Channels, Following
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit
 

@@ -14,8 +14,7 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound, RequestError
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
-from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
-from microsub.discovery.search import Search, SearchAnswer
+from microsub.discovery import HIDDEN, EnteredAddresses, Search, SearchAnswer, without_userinfo
 from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
 from microsub.reader.channel_list import ChannelLink
@@ -23,9 +22,7 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, given_address
 from microsub.reader.reading.images import Images
 from microsub.reader.settings.lists import LISTS
-from microsub.timelines.channels import MOST_OF_NAME, Channels
-from microsub.timelines.feed_names import feed_name
-from microsub.timelines.follow import Following
+from microsub.timelines import MOST_OF_NAME, Channels, Following, feed_name
 from microsub.web.forms import began_elsewhere
 from microsub.web.routes import slow_page
 from microsub.web.visit import PageVisit

@@ -11,17 +11,14 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
-from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
-from microsub.discovery.picked import PickedPosts
-from microsub.discovery.search import Search, preview_items
+from microsub.discovery import HIDDEN, EnteredAddresses, PickedPosts, Search, preview_items, without_userinfo
 from microsub.feeds import Feeds
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.reader.follow.pages import FOLLOW, followers_of
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import given_address
 from microsub.reader.reading.posts import PostViews
-from microsub.timelines.channels import Channels
-from microsub.timelines.saved import SavedPosts
+from microsub.timelines import Channels, SavedPosts
 from microsub.web.forms import began_elsewhere
 from microsub.web.routes import form, slow_page
 from microsub.web.visit import PageVisit

@@ -19,9 +19,7 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.pages import data_reply
 from microsub.reader.reading.undo import UndoRecords
-from microsub.timelines.read_state import ReadState
-from microsub.timelines.saved import SavedPosts
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import ReaderViews, ReadState, SavedPosts
 from microsub.web.headers import own_path
 from microsub.web.routes import form
 from microsub.web.visit import PageVisit

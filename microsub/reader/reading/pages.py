@@ -29,9 +29,15 @@ from microsub.reader.reading.posts import PostViews, UnavailablePost, in_order
 from microsub.reader.reading.undo import UndoRecords
 from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
-from microsub.timelines.channels import Channels
-from microsub.timelines.sync.live_events import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER, Listeners, open_events
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import (
+    EVENTS_IN_ALL,
+    EVENTS_OF_NETWORK,
+    EVENTS_OF_USER,
+    Channels,
+    Listeners,
+    ReaderViews,
+    open_events,
+)
 from microsub.web.display import Display
 from microsub.web.headers import page_headers
 from microsub.web.pages import LANGUAGES, N_

@@ -9,13 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.base.errors import NotFound, StoreUnavailable
-from microsub.identity.pages.visits import has_hosted_profile
+from microsub.identity import has_hosted_profile
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, POST, TimelinePlace
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews
-from microsub.timelines.views import ReaderViews
+from microsub.timelines import ReaderViews
 from microsub.web.pages import N_
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit

@@ -21,7 +21,7 @@ from microsub.formats.wire import from_wire
 from microsub.model.jf2 import Card, Entry, Podcast, Review
 from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
 from microsub.reader.reading.images import Images
-from microsub.timelines.feed_names import OwnNames
+from microsub.timelines import OwnNames
 from microsub.web.visit import PageVisit
 
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")

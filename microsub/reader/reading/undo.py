@@ -17,7 +17,7 @@ from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import raw_fields
-from microsub.timelines.read_state import ReadState
+from microsub.timelines import ReadState
 
 SECONDS = 600
 MOST = 500_000

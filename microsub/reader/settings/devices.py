@@ -18,7 +18,7 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import DEVICES
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
-from microsub.webpush.devices import Device, Devices, DeviceState
+from microsub.webpush import Device, Devices, DeviceState
 
 _DONE = {
     "on": N_("Notifications are on for this device."),

@@ -13,16 +13,16 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
 from microsub.feeds import Source
-from microsub.identity.protocol.documents import micropub_line, webmention_line
-from microsub.micropub.sources import Sources
+from microsub.identity import micropub_line, webmention_line
+from microsub.micropub import Sources
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import MENTIONS, SOURCES
-from microsub.timelines.rules import Rules
+from microsub.timelines import Rules
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
-from microsub.webmention.store import MentionStore, Order
+from microsub.webmention import MentionStore, Order
 
 MOST_MENTIONS = 200
 """Maximum number of webmentions on the page, the latest first."""

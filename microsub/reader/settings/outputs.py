@@ -12,14 +12,14 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.configuration.model import OutputConfig
+from microsub.feeds import OutputFeed, OutputItem
 from microsub.model.reader import GLOBAL
-from microsub.outputs import OutputContents, OutputFeed, OutputFeeds, OutputItem
-from microsub.outputs.api.actions import output_settings
+from microsub.outputs import OutputContents, OutputFeeds, output_settings
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID
 from microsub.reader.settings.menu import OUTPUTS
-from microsub.timelines.channels import Channels, slug
+from microsub.timelines import Channels, slug
 from microsub.web.params import collect
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit

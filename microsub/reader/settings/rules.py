@@ -20,8 +20,7 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.places import given_address
 from microsub.reader.reading.post_page import MUTED_FOR
 from microsub.reader.settings.menu import RULES
-from microsub.timelines.channels import Channels
-from microsub.timelines.rules import Rules
+from microsub.timelines import Channels, Rules
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit
 

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
+from microsub import base  # logs take long to load, and help has none
 from microsub.base.errors import ConfigError, DataFolderUnusable, NotFound
 from microsub.redis.engine import REDIS, VALKEY, Engine
 
@@ -89,8 +90,8 @@ class Folder:
         if record is not None:
             return record.engine
         newer = (self.path / "appendonlydir").is_dir()
-        for base in (self.path / "appendonly.aof", *(self.path / "appendonlydir").glob("*.base.rdb")):
-            with suppress(FileNotFoundError), base.open("rb") as file:
+        for snapshot in (self.path / "appendonly.aof", *(self.path / "appendonlydir").glob("*.base.rdb")):
+            with suppress(FileNotFoundError), snapshot.open("rb") as file:
                 # Valkey has had its own form since 9.0.
                 valkey = file.read(6) == b"VALKEY"
                 return Engine(VALKEY, (9, 0)) if valkey else Engine(REDIS, (7, 0) if newer else (6, 2))
@@ -199,9 +200,7 @@ def prepared(data_dir: Path) -> Path:
             "use", path, f"every system user can write to it; correct that with: chmod go-w {path}"
         )
     if found.st_mode & stat.S_IWGRP:
-        import structlog
-
-        structlog.get_logger(__name__).warning(
+        base.logs.LibraryLogger(__name__).warning(
             "the group of the data folder can write to it; correct that with: chmod g-w", folder=str(path)
         )
     if not os.access(path, os.W_OK | os.X_OK):
@@ -238,6 +237,14 @@ def try_lock(file: IO[bytes]) -> bool:
 def has_data(data_dir: Path) -> bool:
     """Whether a server has worked on that folder. Raises OSError if it can't be read."""
     return any((data_dir / name).exists() for name in ("redis.json", *DATA))
+
+
+def has_own_data(data_dir: Path) -> bool:
+    """Whether a server of this system user has worked on that folder; False if it can't be read."""
+    try:
+        return has_data(data_dir) and data_dir.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def require_data(data_dir: Path) -> None:

@@ -25,9 +25,8 @@ from microsub.configuration.model import ChannelConfig, UserConfig
 from microsub.formats.dates import from_text
 from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
-from microsub.posts.entries import items_to_store, scores_of, settled
-from microsub.posts.ingest import PostWriter
-from microsub.timelines.read_state import ReadState
+from microsub.posts import PostWriter, items_to_store, scores_of, settled
+from microsub.timelines import ReadState
 from microsub.transfer import ChannelImport, ImportReport, Skipped
 from microsub.transfer.ekster import OLD_POST, OldPost, source_among
 
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from microsub.parsing.pool import ParsePool
     from microsub.posts import Imported, Items, ItemToStore
     from microsub.redis.protocol import Redis
-    from microsub.timelines.add import Adder
-    from microsub.timelines.channels import Channels
+    from microsub.timelines import Adder, Channels
     from microsub.transfer.ekster.store import OldDatabase, OldItem
 
 BATCH = 250
