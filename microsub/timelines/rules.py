@@ -69,11 +69,16 @@ class Rules:
         self, user: str, uid: str, url: str, now: float, *, until: float | None = None, most: int = 0
     ) -> int:
         """Hide all posts of this author or source, permanently or until then. Read state is kept."""
-        count = await self._write(user, uid, keys.muted, url, now, on=True, most=most)
+        end = end_of_mute(user, uid, url)
+        if until is not None:  # first, so that no crash between the two leaves a mute without its end
+            await self._redis.command("ZADD", keys.mute_ends(), f"{until:.3f}", end)
+        try:
+            count = await self._write(user, uid, keys.muted, url, now, on=True, most=most)
+        except (InvalidRequest, NotFound, QuotaReached):
+            await self._redis.command("ZREM", keys.mute_ends(), end)
+            raise
         if until is None:
-            await self._redis.command("ZREM", keys.mute_ends(), end_of_mute(user, uid, url))
-        else:
-            await self._redis.command("ZADD", keys.mute_ends(), f"{until:.3f}", end_of_mute(user, uid, url))
+            await self._redis.command("ZREM", keys.mute_ends(), end)
         return count
 
     async def unmute(self, user: str, uid: str, url: str, now: float) -> int:

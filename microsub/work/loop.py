@@ -105,7 +105,7 @@ class Loop(ABC, Generic[Claim]):
                         task.add_done_callback(_report)
                     pause = self.pause()
                 except StoreError as error:
-                    log.warning("work paused: Redis is unavailable", work=self.name, error=str(error))
+                    log.warning("work paused because of Redis; it will be retried", work=self.name, error=str(error))
                     pause = self.trouble
                 except Exception:
                     # A bug, or a key of a wrong type: other work continues, and this does once it is repaired.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreUnavailable
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Entry
 from microsub.redis import keys
@@ -83,6 +86,33 @@ async def test_a_mute_renewed_during_expiry_keeps_its_own_end(ann: ReadingVisito
     assert await rules.muted("ann", "home") == [again]
     assert await rules.lift_ended(now + WEEK) == 1
     assert await rules.muted("ann", "home") == []
+
+
+async def test_a_mute_keeps_its_end_if_the_server_dies_while_it_is_written(ann: ReadingVisitor) -> None:
+    """Hiding the existing posts is interrupted after the rule is stored."""
+    rules, now = ann.server.rules, ann.server.now
+    real = rules._apply
+
+    async def killed(*given: Any, **more: Any) -> int:
+        rules._apply = real  # type: ignore[method-assign]
+        raise StoreUnavailable("killed")
+
+    rules._apply = killed  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        await rules.mute("ann", "home", LOUD, now, until=now + 1)
+    assert await rules.muted("ann", "home") == [LOUD]
+    assert await rules.lift_ended(now + 2) == 1
+    assert await rules.muted("ann", "home") == []
+
+
+async def test_a_refused_mute_leaves_no_end(ann: ReadingVisitor) -> None:
+    """For a channel that doesn't exist, for *Saved*, and beyond the quota."""
+    rules, now = ann.server.rules, ann.server.now
+    await rules.mute("ann", "home", LOUD, now)
+    for uid, most in (("nowhere", 0), ("saved", 0), ("home", 1)):
+        with pytest.raises((InvalidRequest, NotFound, QuotaReached)):
+            await rules.mute("ann", uid, "https://calm.example/", now, until=now + 1, most=most)
+    assert await ann.server.redis.command("ZCARD", keys.mute_ends()) == 0
 
 
 async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> None:
