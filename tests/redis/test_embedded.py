@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -481,6 +482,40 @@ def test_a_server_that_does_not_come_up_says_why(data_dir):
         start_embedded(data_dir)
     assert str(data_dir) in str(error.value)
     assert not Folder(data_dir).is_running()
+
+
+def test_a_corrupt_file_is_cut_as_the_page_says(data_dir, tmp_path):
+    """The included engine, under the name of its check program, leaves everything before the corrupt place."""
+    with client(server := start_embedded(data_dir, program=WHEELS)) as redis:
+        redis.set("before", "kept")
+        redis.bgrewriteaof()  # part of it is then in the engine's own format
+        while (
+            redis.info("persistence")["aof_rewrite_in_progress"] or redis.info("persistence")["aof_rewrite_scheduled"]
+        ):
+            time.sleep(0.05)
+        redis.set("later", "kept")
+        file = sorted((data_dir / "appendonlydir").glob("*.incr.aof"))[-1]  # the engine deletes the older one
+        good = file.stat().st_size
+        redis.set("after", "lost")
+    assert server.stop()
+    written = file.read_bytes()
+    file.write_bytes(written[:good] + b"?" * 20 + written[good + 20 :])
+    with pytest.raises(StoreUnusable, match=file.name):
+        start_embedded(data_dir, program=WHEELS)
+    (tmp_path / "valkey-check-aof").symlink_to(WHEELS)
+    page = (ROOT / "docs" / "how-to" / "check-and-repair-redis.md").read_text()
+    commands = re.findall(r"^ +(/tmp/valkey-check-aof .*)$", page, re.MULTILINE)
+    looked, cut = (
+        subprocess.run(
+            command.replace("/tmp/", f"{tmp_path}/").replace("data/", f"{data_dir}/"),
+            check=False, shell=True, input="y\n", capture_output=True, text=True,
+        )
+        for command in commands
+    )  # fmt: skip
+    assert f"ok_up_to={good}" in looked.stdout
+    assert cut.returncode == 0
+    with client(start_embedded(data_dir, program=WHEELS)) as redis:
+        assert redis.mget("before", "later", "after") == [b"kept", b"kept", None]
 
 
 def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
