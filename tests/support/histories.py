@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import redis as redis_py
@@ -31,6 +31,14 @@ class History(RuleBasedStateMachine):
             return await call
 
         return self.loop.run_until_complete(wrapped())
+
+    def run_all(self, calls: Iterable[Awaitable[T]]) -> list[T]:
+        """The results of several calls, which share their round trips."""
+
+        async def gathered() -> list[T]:
+            return await asyncio.gather(*calls)
+
+        return self.run(gathered())
 
     def teardown(self) -> None:
         self.run(self.redis.aclose())
