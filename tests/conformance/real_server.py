@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,12 +26,10 @@ START = PATIENCE
 
 
 @contextmanager
-def real_server(
-    folder: Path, module: str = "microsub", arguments: Sequence[str] = (), redis_url: str | None = None
-) -> Iterator[Target]:
+def real_server(folder: Path, redis_url: str | None = None) -> Iterator[Target]:
     """`serve` on a free port, with two users and a read-only token.
 
-    The data is in `folder` or in the Redis at `redis_url`. The command is `python -m` with `module` and `arguments`.
+    The data is in `folder` or in the Redis at `redis_url`.
     """
     settings = {
         "MICROSUB_DATA_DIR": str(folder / "data"),
@@ -45,7 +43,7 @@ def real_server(
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")} | settings
     forks, log = fork_server(), folder / "server.log"
     with log.open("wb") as output:
-        process = forks.start(module, [*arguments, "serve"], environment, output, output)
+        process = forks.start("microsub", ["serve"], environment, output, output)
     try:
         endpoint = f"{_address(process, log)}/microsub"
         with (folder / "tokens").open("w+b") as printed, log.open("ab") as output:
@@ -62,7 +60,7 @@ def real_server(
             second_token=second_token,
             read_token=read_token,
             user_endpoint=f"{endpoint}/alice",
-            poll_command=("env", *exported, *program, module, *arguments, "poll", "{url}"),
+            poll_command=("env", *exported, *program, "microsub", "poll", "{url}"),
             patience=60,
         )
     finally:

@@ -169,6 +169,14 @@ class RemovedComesBack(Model):
         channel.read.setdefault(post.id, read)
 
 
+@broken_model("removing.marked", "revisions.removed-stays", "removing.refollowed")
+class RemovingMarks(Model):
+    """`remove` only marks as read."""
+
+    def remove(self, user: User, uid: str, entries: Iterable[str]) -> int:
+        return self.mark(user, uid, list(entries), True)
+
+
 @broken_model("muting.count", "muting.unmute", "muting.global", "muting.marked")
 class MutedAreCounted(Model):
     """The unread count includes muted items, and unmuting resets their read state."""
@@ -436,13 +444,14 @@ class AnyUsersEndpoint(Server):
 # --- transport
 
 
-@broken_server("replies.content-type", "replies.error-content-type")
-class CharsetAdded(Server):
-    """The content type has a parameter."""
+@broken_server("replies.content-type", "replies.error-content-type", "replies.no-store")
+class OtherHeaders(Server):
+    """The content type has a parameter, and replies may be cached."""
 
     def reply(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
         response = super().reply(status, value, headers)
         response.headers["Content-Type"] = "application/json; charset=utf-8"
+        response.headers["Cache-Control"] = "max-age=60"
         return response
 
 
