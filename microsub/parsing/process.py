@@ -43,7 +43,10 @@ that isn't enough, the machine is broken.
 """
 
 _LEAST_PATIENCE = 60.0
-_START = 60.0
+_START = 300.0
+"""Seconds of real time for loading all tasks: a second or two of processor time, of which a machine with twenty busy
+programs leaves little for niceness. An attempt that is given up too early has to be made again, and none would succeed.
+"""
 _READY = b"\n"
 _HEAD = struct.Struct(">QQ")
 _LARGEST_REPLY = 32 * 1024 * 1024

@@ -167,9 +167,15 @@ WIDE = (
     f"<pre><code>{'a' * 300}</code></pre><table><tr>{'<td>1234567890</td>' * 20}</tr></table>"
 )
 
+LINES_OF_CELLS = """[...document.querySelectorAll("td")].map(cell => {
+    const range = document.createRange(); range.selectNodeContents(cell); return range.getClientRects().length; })"""
+
 
 async def test_wide_parts_of_posts_and_long_names_fit_a_phone(browser: Browser) -> None:
-    """In the reader and on the page of an output feed: what is wider scrolls by itself, or is made smaller."""
+    """In the reader and on the page of an output feed: what is wider scrolls by itself, or is made smaller.
+
+    Words in a table stay whole.
+    """
     style = "".join(path.read_text() for folder in (FOLDER, *FOLDERS) for path in sorted(folder.glob("static/*.css")))
     post = write_post(
         Entry(content=Content(html=f'{WIDE}<video width="1200" controls></video>')),
@@ -185,3 +191,4 @@ async def test_wide_parts_of_posts_and_long_names_fit_a_phone(browser: Browser) 
         for markup in (post, reader):
             await here.page.set_content(f"<!DOCTYPE html><style>{style}</style>{markup}")
             assert await here.page.evaluate("document.documentElement.scrollWidth") == 390
+            assert await here.page.evaluate(LINES_OF_CELLS) == [1] * 20

@@ -68,15 +68,18 @@ def test_hostile_pages_take_no_time() -> None:
 
 def test_common_paths_lie_beside_the_page_and_at_the_root() -> None:
     """They are absolute and unique: the common names at the root first, then in the page's folder; nothing lies below a
-    file. A person's folder comes before the root of the host.
+    file, and no feed lies in the folder of a year or a day. A person's folder comes before the root of the host.
     """
     names = ["feed", "index.xml", "feed.xml", "rss.xml", "atom.xml", "rss"]
     for page, first, then in (
-        ("https://blog.example/2024/post.html", "https://blog.example/", "https://blog.example/2024/"),
+        ("https://blog.example/2024/post.html", "https://blog.example/", ""),
+        ("https://blog.example/notes/2024/05/01/post.html", "https://blog.example/", "https://blog.example/notes/"),
+        ("https://blog.example/notes/peas/", "https://blog.example/", "https://blog.example/notes/peas/"),
         ("https://blog.example/post.html", "https://blog.example/", ""),
         ("https://blog.example/notes", "https://blog.example/", "https://blog.example/notes/"),
         ("https://blog.example/notes/", "https://blog.example/", "https://blog.example/notes/"),
         ("https://host.example/~ann/blog", "https://host.example/~ann/", "https://host.example/"),
+        ("https://host.example/~ann/posts/2024/x.html", "https://host.example/~ann/", "https://host.example/"),
     ):
         found = common_paths(page)
         assert found[:MAX_PATHS] == [first + name for name in names] + (

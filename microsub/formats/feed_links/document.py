@@ -48,6 +48,8 @@ _NO_NAME = re.compile(r"(?i)(?:rss|atom|rdf|xml|json|feeds?|subscribe|syndicatio
 # Without a trailing slash: servers that use one redirect.
 _PATHS = ("feed", "index.xml", "feed.xml", "rss.xml", "atom.xml", "rss", "feed.json", "blog-feed.xml", "feed.atom")
 _TRIED_FIRST = 6
+_PERSONAL = re.compile(r"/~[^/]+/")
+_DATES = re.compile(r"/(?:\d{1,4}/)+\Z")
 _HAS_EXTENSION = re.compile(r"\.\w{1,5}\Z")
 # Marks of one post's page: its own feed is that of its comments.
 _POST = 'meta[property^="article:"], meta[property="og:type"][content="article"], link[rel=shortlink][href*="?p="]'
@@ -118,15 +120,16 @@ FORWARDED = Task(forwarded)
 def common_paths(url: str) -> list[str]:
     """Addresses where blog engines usually have a feed, most common names first.
 
-    At the root of the site, then in the page's folder; the other way round in a person's own folder (`/~ann/`). The
-    least common names come last.
+    At the root of the site, then in the page's folder, or the one above those of years, months and days; for a page of
+    a person (`/~ann/`), in the person's folder, then at the root. The least common names come last.
     """
     if (parts := web_parts(url)) is None:
         return []
     folder = parts.path.rpartition("/")[0] + "/"
     if folder == "/" and not _HAS_EXTENSION.search(parts.path):
         folder = parts.path.rstrip("/") + "/"
-    folders = (folder, "/") if folder.startswith("/~") else ("/", folder)
+    own = _PERSONAL.match(folder)
+    folders = (own[0], "/") if own else ("/", _DATES.sub("/", folder))
     found = [urljoin(url, place + path) for place in folders for path in _PATHS[:_TRIED_FIRST]]
     found += [urljoin(url, place + path) for path in _PATHS[_TRIED_FIRST:] for place in folders]
     return list(dict.fromkeys(u for u in found if safe_url(u)))
@@ -242,8 +245,10 @@ def _itself_as_page(text: str, url: str) -> list[FeedLink]:
         raw = hfeed.to_jf2(text, url)
     except (ParseError, RecursionError, ValueError, AttributeError, TypeError, KeyError):
         return []
-    if len(raw.entries) == 1 and normalise_url(raw.entries[0].entry.url or "") == normalise_url(url):
-        return []
+    if len(raw.entries) == 1:
+        page = raw.entries[0].entry.url
+        if normalise_url(page or "") == normalise_url(url) or (page is None and parts_of(url).path.strip("/")):
+            return []
     return [_itself(raw.feed)]
 
 

@@ -18,9 +18,10 @@ from typing import Any
 from microsub.base.errors import ParseError
 from microsub.base.urls import host_of, safe_url
 from microsub.formats.dates import from_text
+from microsub.formats.entry_id import is_teaser
 from microsub.formats.html import HTML_TYPES, players
 from microsub.formats.html.sanitise import text_to_html
-from microsub.formats.html.text import title_text
+from microsub.formats.html.text import MAX_TITLE, title_text
 from microsub.formats.normalise import RawEntry, RawFeed
 from microsub.formats.podcast import place_of, podcast_of
 from microsub.formats.xml import media, xmlfeed
@@ -31,6 +32,7 @@ _ADDRESS = re.compile(r"[<(\[]?(?:mailto:)?[^\s<>()@]+@[^\s<>()@]+\.[^\s<>()@]+[
 _ADDRESS_ON_THE_WEB = re.compile(r"(?i)\s*https?://\S+\s*\Z")
 _NO_SCHEME = re.compile(r"(?i)www\.[\w-]+\.\w")
 _MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|&#?\w+;|<!--")
+_EMBEDDED = re.compile(r"(?i)<(?:img|picture|video|audio|iframe|object|embed)\b")
 _SECTION = re.compile(r"\s*<!\[CDATA\[")
 _PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000, "yearly": 31536000}
 
@@ -292,6 +294,10 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
         chosen = next((c for c in bodies if c["type"] in HTML_TYPES), bodies[0] if bodies else summary)
     else:
         chosen = max([*bodies, *([summary] if summary else [])], key=lambda c: len(c["value"]), default=None)
+        if bodies and chosen is summary and summary:
+            # A short post is shorter than its teaser with the links that plug-ins write below it.
+            longest = max(bodies, key=lambda c: len(c["value"]))
+            chosen = longest if _adds_nothing(str(summary["value"]), str(longest["value"])) else summary
     if not chosen:
         # Only Media RSS or iTunes has a text.
         kind = "text/html" if node.get("media_description_type") == "html" else "text/plain"
@@ -312,6 +318,13 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
         said = _without_section(str(summary["value"]))
         teaser = entities.escape(said, quote=False) if plain else said
     return kind, value, teaser
+
+
+def _adds_nothing(description: str, body: str) -> bool:
+    """Whether an item's description is only a teaser of its body: without pictures and players, and no long text."""
+    if len(description) > MAX_TITLE or _EMBEDDED.search(description):
+        return False
+    return is_teaser(title_text(description), title_text(body))
 
 
 def _without_section(text: str) -> str:
