@@ -20,7 +20,7 @@ def checking(here: World, redis: Redis) -> Checking:
     return Checking(redis, here.follow_repair, clock=here.clock, pause=0.2)
 
 
-_ROUNDS = 40
+_ROUNDS = 25
 """Polls of each feed while the check runs."""
 
 
