@@ -17,6 +17,7 @@ from microsub.base.settings import (
     read_settings,
     variables,
 )
+from tests.support import cases
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
@@ -86,30 +87,7 @@ def test_a_flag_may_bring_a_finished_value() -> None:
     assert read_settings({}, {"port": 7, "write_back": False}).port == 7
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("MICROSUB_HOST", "http://x"),
-        ("MICROSUB_PORT", "80a"),
-        ("MICROSUB_PORT", "70000"),
-        ("MICROSUB_PORT", "-1"),
-        ("MICROSUB_BASE_URL", "reader.example"),
-        ("MICROSUB_BASE_URL", "https://r.example/?x=1"),
-        ("MICROSUB_BASE_URL", "https://r.example:port/"),
-        ("MICROSUB_REDIS_URL", "http://h"),
-        ("MICROSUB_REDIS_URL", "redis://"),
-        ("MICROSUB_REDIS_URL", "unix://relative"),
-        ("MICROSUB_REDIS_URL", "redis://a:1,b:2"),
-        ("MICROSUB_REDIS_URL", "redis+cluster://a:1,b:x"),
-        ("MICROSUB_REDIS_URL", "redis+cluster://a:1,,b"),
-        ("MICROSUB_REDIS_REPLICAS", "10"),
-        ("MICROSUB_ALLOW_PRIVATE_NETWORKS", "10.0.0.1/8"),
-        ("MICROSUB_ALLOW_PRIVATE_NETWORKS", "private"),
-        ("MICROSUB_HTTP_PROXY", "socks5://p.example"),
-        ("MICROSUB_WRITE_BACK", "maybe"),
-        ("MICROSUB_LOG_FORMAT", "xml"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), cases("a_wrong_value_is_named_with_what_was_expected", "name", "value"))
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str) -> None:
     """The message has the variable, the value found and the one expected."""
     with pytest.raises(ConfigError) as caught:

@@ -21,6 +21,7 @@ from microsub.fetch.values import Reason
 from microsub.formats.parse import PARSE
 from microsub.parsing.task import AnyTask
 from microsub.redis.protocol import Redis
+from tests.support import cases
 from tests.support.polling import dated, rss
 from tests.support.readers import assert_no_null, instance, posts
 from tests.support.world import World
@@ -37,51 +38,7 @@ FINGER_URL = "https://host.example/.well-known/webfinger?resource=acct:ann@socia
 NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("https://blog.example/x?y", ["https://blog.example/x?y"]),
-        ("HTTP://blog.example", ["HTTP://blog.example"]),
-        ("blog.example", ["https://blog.example", "http://blog.example"]),
-        ("blog.example/path", ["https://blog.example/path", "http://blog.example/path"]),
-        ("blog.example:8080", ["https://blog.example:8080", "http://blog.example:8080"]),
-        ("bücher.example", ["https://bücher.example", "http://bücher.example"]),
-        ("localhost:8080", ["https://localhost:8080", "http://localhost:8080"]),
-        ("127.0.0.1:8080/feed", ["https://127.0.0.1:8080/feed", "http://127.0.0.1:8080/feed"]),
-        ("ftp://blog.example", []),
-        ("https://", []),
-        ("https://a b", []),
-        ("indie web", []),
-        ("indieweb", []),
-        ("3.14", []),
-        ("e.g. words", []),
-        ("feed://blog.example/feed", ["http://blog.example/feed"]),
-        ("feed:https://blog.example/feed", ["https://blog.example/feed"]),
-        ("pcast://pod.example/rss", ["http://pod.example/rss"]),
-        ("feed: for the birds", []),
-        ("@ann.example", ["https://ann.example", "https://bsky.app/profile/ann.example"]),
-        ("@ann", []),
-        ("r/gardening", ["https://www.reddit.com/r/gardening"]),
-        ("/u/ann/", ["https://www.reddit.com/user/ann"]),
-        ("!moss@forum.example", ["https://forum.example/c/moss"]),
-        ("<https://blog.example/x>", ["https://blog.example/x"]),
-        ("[The blog (new)](https://blog.example/x)", ["https://blog.example/x"]),
-        ("[x](https://blog.example/moss_(plant))", ["https://blog.example/moss_(plant)"]),
-        ("“https://blog.example/x”", ["https://blog.example/x"]),
-        ("[not](a link", []),
-        (
-            "https://feedly.com/i/subscription/feed%2Fhttps%3A%2F%2Fblog.example%2Ff%3Fa%3D1",
-            ["https://blog.example/f?a=1"],
-        ),
-        ("https://feedly.com/i/subscription/feed/https://blog.example/f", ["https://blog.example/f"]),
-        ("https://www.inoreader.com/feed/https://blog.example/f?a=1&b=2", ["https://blog.example/f?a=1&b=2"]),
-        ("https://www.inoreader.com/?add_feed=https%3A%2F%2Fblog.example%2Ff&x=y", ["https://blog.example/f"]),
-        ("https://www.subtome.com/#/subscribe?feeds=https%3A%2F%2Fblog.example%2Ff&url=z", ["https://blog.example/f"]),
-        ("https://feedly.com/i/discover", ["https://feedly.com/i/discover"]),
-        ("a@b@c.example", []),
-        ("@ann@localhost", []),
-    ],
-)
+@pytest.mark.parametrize(("query", "expected"), cases("queries_determine_the_fetched_addresses", "query", "expected"))
 def test_queries_determine_the_fetched_addresses(query: str, expected: list[str]) -> None:
     """A URL is fetched as it is, a bare domain with two schemes, and words not at all."""
     assert addresses(query) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.formats.feed_links.sites import sites, sites_of
+from tests.support import cases
 
 ROW = """
 [words]
@@ -25,25 +26,7 @@ def test_a_row_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "message"),
-    [
-        ("path =", "paths =", "'path' of the site is missing"),
-        (
-            'name = "moss"',
-            'name = "moss"\nnames = 1',
-            "'names' is unknown: expected one of feeds, first, host, name, page, path",
-        ),
-        ("(?P<who>", "(?P<who", "is invalid"),
-        ("%END%", "%NOWHERE%", "NOWHERE"),
-        ("{who}.atom", "{whom}.atom", "placeholders that no pattern fills"),
-        (
-            'format = "atom"',
-            'format = "xml"',
-            "format 'xml' is unknown: expected one of atom, h-feed, jsonfeed, rdf, rss",
-        ),
-        ('[{ url = "{origin}/{who}.atom", format = "atom" }]', "[]", "'feeds' is empty"),
-        ("feeds =", "page = [{ selector = 'meta' }]\nfeeds =", "'pattern' of the mark is missing"),
-    ],
+    ("right", "wrong", "message"), cases("a_wrong_row_is_an_error_that_names_it", "right", "wrong", "message")
 )
 def test_a_wrong_row_is_an_error_that_names_it(right: str, wrong: str, message: str) -> None:
     """The error says what is wrong."""

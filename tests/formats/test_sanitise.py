@@ -12,74 +12,14 @@ from microsub.formats.html import sanitise
 from microsub.formats.html.sanitise import SANDBOX, clean_html, clean_srcset, text_to_html
 from microsub.formats.html.text import html_to_text, title_text
 from microsub.formats.normalise import content_of
+from tests.support import cases
 
 BASE = "https://s.example/posts/1"
 PLAYED = "https://www.youtube.com/embed/x"
 FRAME = f'<iframe src="{PLAYED}" loading="lazy" sandbox="{SANDBOX}"></iframe>'
 
 
-@pytest.mark.parametrize(
-    ("html", "cleaned"),
-    [
-        ("plain & simple", "plain &amp; simple"),
-        ("a < b", "a &lt; b"),
-        ('<p class="x" style="color:red" id="y">kept</p>', "<p>kept</p>"),
-        ("<p>a<script>b</script><style>c</style>d</p>", "<p>ad</p>"),
-        ('<a href="../about">x</a>', '<a href="https://s.example/about" rel="noopener noreferrer">x</a>'),
-        ('<a href="#note">1</a>', '<a href="https://s.example/posts/1#note" rel="noopener noreferrer">1</a>'),
-        ('<a href="mailto:a@s.example">x</a>', '<a href="mailto:a@s.example" rel="noopener noreferrer">x</a>'),
-        ('<a href="javascript:x">x</a>', '<a rel="noopener noreferrer">x</a>'),
-        ('<img src="a.png" alt="A > B">', '<img src="https://s.example/posts/a.png" alt="A &gt; B">'),
-        ('<img src="data:image/png;base64,AA">', ""),
-        ('<img src="a.png" width="1" height="1">', ""),
-        ('<img src="a.png" height="0">', ""),
-        ('<img src="https://counter.theconversation.com/content/1/count.gif" width="40">', ""),
-        ('<img src="https://blogger.googleusercontent.com/tracker/1-2">', ""),
-        ('<pre class="wide"><code class="x language-c++ hljs">y</code></pre>',
-         '<pre><code class="language-c++">y</code></pre>'),
-        ('<pre class="brush: js; toolbar: false">x</pre>', '<pre class="language-js">x</pre>'),
-        ('<code class="lang-py">x</code>', '<code class="language-py">x</code>'),
-        ('<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>', '<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>'),
-        ('<table><caption>a</caption><tr><th scope="row" colspan="2">b</th><td rowspan="3">c</td></tr></table>',
-         '<table><caption>a</caption>'
-         '<tbody><tr><th scope="row" colspan="2">b</th><td rowspan="3">c</td></tr></tbody></table>'),
-        ('<ol start="3" reversed type="a"><li value="7">x</li></ol>',
-         '<ol start="3" reversed="" type="a"><li value="7">x</li></ol>'),
-        ('<q cite="/a">x</q><blockquote cite="b">y</blockquote>',
-         '<q cite="https://s.example/a">x</q><blockquote cite="https://s.example/posts/b">y</blockquote>'),
-        ('<abbr title="a">b</abbr> <time datetime="2026-01-02">c</time>',
-         '<abbr title="a">b</abbr> <time datetime="2026-01-02">c</time>'),
-        ('<p lang="ur" dir="rtl">x</p>', '<p lang="ur" dir="rtl">x</p>'),
-        ('<details open><summary>a</summary>b</details>', '<details open=""><summary>a</summary>b</details>'),
-        ('<picture><source srcset="a.webp 2x" media="(min-width: 9px)" type="image/webp"><img src="a.png"></picture>',
-         '<picture><source srcset="https://s.example/posts/a.webp 2x" media="(min-width: 9px)" type="image/webp">'
-         '<img src="https://s.example/posts/a.png"></picture>'),
-        ('<video poster="/p.png"><source src="v.mp4" type="video/mp4"></video>',
-         '<video poster="https://s.example/p.png" controls="">'
-         '<source src="https://s.example/posts/v.mp4" type="video/mp4"></video>'),
-        ('<video src="javascript:x"></video><audio></audio>y', "y"),
-        ('<a href="/x?a=1&amp;utm_source=rss&amp;fbclid=z#s">x</a>',
-         '<a href="https://s.example/x?a=1#s" rel="noopener noreferrer">x</a>'),
-        ('<a href="/x?utm_source=rss">x</a>', '<a href="https://s.example/x" rel="noopener noreferrer">x</a>'),
-        ('<a href="https://o.example/?gclid=1&b#xtor=RSS-1">x</a>',
-         '<a href="https://o.example/?b" rel="noopener noreferrer">x</a>'),
-        ('<math display="block"><mfrac><mi onclick="x">a</mi><mn>2</mn></mfrac></math>',
-         '<math display="block"><mfrac><mi>a</mi><mn>2</mn></mfrac></math>'),
-        ('<math><semantics><mi>a</mi><annotation encoding="application/x-tex">\\a</annotation></semantics></math>',
-         "<math><semantics><mi>a</mi></semantics></math>"),
-        ('<math><mtext><img src="a.png"></mtext></math>', "<math><mtext></mtext></math>"),
-        ('<img src="a.png" style="display: none">', ""),
-        ('<img src="https://pixel.wp.com/b.gif?host=x">', ""),
-        ('<img src="a.png" width="1" height="40">', '<img src="https://s.example/posts/a.png" width="1" height="40">'),
-        ('<img src="data:,x" data-src="a.png">', '<img src="https://s.example/posts/a.png">'),
-        ("<noscript><p>Read me</p></noscript>", "<p>Read me</p>"),
-        ('<iframe src="https://other.example/"><b>x</b></iframe>',
-         '<a href="https://other.example/" rel="noopener noreferrer">▶ other.example</a>'),
-        ("<form>Name <input></form>", "Name"),
-        ("<tr><td>x</td></tr>", "x"),
-        ('<video src="v.mp4" autoplay></video>', '<video src="https://s.example/posts/v.mp4" controls=""></video>'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("html", "cleaned"), cases("html_becomes_harmless", "html", "cleaned"))
 def test_html_becomes_harmless(html: str, cleaned: str) -> None:
     """Structure stays; scripts, styles, handlers, trackers and foreign frames go; links become absolute."""
     assert clean_html(html, BASE) == cleaned
@@ -129,41 +69,7 @@ def test_a_player_without_a_source_leaves_what_replaces_it(html: str, left: str)
     assert clean_html(html, BASE) == left
 
 
-@pytest.mark.parametrize(
-    ("source", "kept"),
-    [
-        ("https://www.youtube.com/embed/x?start=3", "https://www.youtube.com/embed/x?start=3"),
-        ("http://www.youtube.com/embed/x", "https://www.youtube.com/embed/x"),
-        ("//www.youtube-nocookie.com/embed/x", "https://www.youtube-nocookie.com/embed/x"),
-        ("https://w.soundcloud.com/player/?url=x", "https://w.soundcloud.com/player/?url=x"),
-        ("https://bandcamp.com/EmbeddedPlayer/album=1/", "https://bandcamp.com/EmbeddedPlayer/album=1/"),
-        ("https://media.ccc.de/v/x-1/oembed", "https://media.ccc.de/v/x-1/oembed"),
-        ("https://www.youtube.com/redirect?q=https://evil.example/", None),
-        ("https://www.youtube.com/embed/../redirect?q=x", None),
-        ("https://www.youtube.com/embed/%2e%2e/redirect?q=x", None),
-        ("https://www.youtube.com/embed/..%2f..%2fredirect?q=x", None),
-        ("https://www.youtube.com/embed/..%5C..%5Credirect", None),
-        ("https://www.youtube.com/embed/%252e%252e/redirect", None),
-        ("https://www.youtube.com/embed/..;/redirect", None),
-        ("https://www.youtube.com/embed/%c0%ae%c0%ae/redirect", None),
-        ("https://www.youtube.com/embed/x%e0%80%af", None),
-        ("https://www.youtube.com/embed/x%f0%80%80%af", None),
-        ("https://www.youtube.com/embed/x%0d%0a", None),
-        ("https://www.youtube.com/embed/%u002e%u002e/", None),
-        ("https://media.ccc.de/v/../oembed", None),
-        ("https://open.spotify.com/embedded/x", None),
-        ("https://geo.dailymotion.com/players", None),
-        ("https://open.spotify.com/embed-podcast/x", "https://open.spotify.com/embed-podcast/x"),
-        ("https://archive.org/embed/a%20b.mp3", "https://archive.org/embed/a%20b.mp3"),
-        ("https://embed.podcasts.apple.com/%E3%81%82/id1", "https://embed.podcasts.apple.com/%E3%81%82/id1"),
-        ("https://www.youtube.com:8443/embed/x", None),
-        ("https://a@www.youtube.com/embed/x", None),
-        ("https://www.youtube.com.evil.example/embed/x", None),
-        ("https://evil.example/www.youtube.com/embed/x", None),
-        ("https://evil.example\\@www.youtube.com/embed/x", None),
-        ("data:text/html,x", None),
-    ],
-)
+@pytest.mark.parametrize(("source", "kept"), cases("only_players_are_framed", "source", "kept"))
 def test_only_players_are_framed(source: str, kept: str | None) -> None:
     """Exact hosts and paths, over https, on the default port, without a user name."""
     found = re.search(r'<iframe src="([^"]*)"', clean_html(f'<iframe src="{source}"></iframe>', BASE))
@@ -251,33 +157,7 @@ def test_a_srcset_keeps_its_web_addresses(srcset: str, cleaned: str | None) -> N
     assert clean_srcset(srcset, BASE) == cleaned
 
 
-@pytest.mark.parametrize(
-    ("html", "text"),
-    [
-        ("<p>One</p><p>Two</p>", "One\n\nTwo"),
-        ("<p>One</p>\n\n  <p>Two</p>", "One\n\nTwo"),
-        ("a<br>b<br><br>c", "a\nb\n\nc"),
-        ("<div>a</div><div>b</div>", "a\nb"),
-        ("<ul><li>a</li><li>b <b>c</b></li></ul>after", "a\nb c\n\nafter"),
-        ("x  y\n z", "x y z"),
-        ("a &amp; b &lt;c&gt; d", "a & b <c> d"),
-        ("<pre>a\n  b\tc</pre>", "a\n  b    c"),
-        ("w<b>or</b>d", "word"),
-        ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>", "a b\nc"),
-        ('smile <img src="https://s.example/1.png" alt="🙂"> now', "smile 🙂 now"),
-        ('<img src="https://s.example/1.png" alt="A long description"> x', "x"),
-        ('a<video src="https://s.example/v">Your browser is old</video>b', "a\nb"),
-        ('<a title="1 > 2" href="https://s.example/">x</a>', "x"),
-        ("x = <math><mi>a</mi><mo>+</mo><annotation>TeX</annotation></math>", "x = a+"),
-        ("a<hr>b", "a\n\nb"),
-        ("<dl><dt>a</dt><dd>b</dd></dl>", "a\nb"),
-        ("<pre>a<br>b\n<b> c</b></pre>", "a\nb\n c"),
-        ("<script>a</script><style>b</style><template>c</template>d", "d"),
-        ("<details><summary>a</summary>b</details>", "a\nb"),
-        ("<figure><img src='/a.png'><figcaption>a</figcaption></figure>b", "a\n\nb"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("html", "text"), cases("html_reads_like_a_page", "html", "text"))
 def test_html_reads_like_a_page(html: str, text: str) -> None:
     """Paragraphs, lines and lists break where a browser breaks them; nothing else does."""
     assert html_to_text(clean_html(html, BASE)) == text

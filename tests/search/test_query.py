@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from microsub.model.query import MOST_BYTES, MOST_TERMS, QueryUnreadable, parsed
 from microsub.search.words import ALL, document, expression, feed_word, kind_word, link_words
-from tests.support import examples
+from tests.support import cases, examples
 
 PREFIXES = [link_words("x")[0][:-1], feed_word(""), kind_word(""), ALL]
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC).timestamp()
@@ -25,43 +25,7 @@ def asked(text: str, **feeds: list[str]) -> str:
     return found.translate(str.maketrans(dict(zip(PREFIXES, ("~", "~f", "~k", "~all"), strict=True))))
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("harbour", '("harbour")'),
-        ("Harbour LIGHTS", '("harbour") AND ("lights")'),
-        ('"harbour lights"', '("harbour lights")'),
-        ("“harbour lights”", '("harbour lights")'),
-        ("harb*", '("harb" *)'),
-        ("harbour -lights", '(("harbour")) NOT ("lights")'),
-        ("-lights", '("~all") NOT ("lights")'),
-        ('tide -"late ferry" -fog', '(("tide")) NOT ("late ferry" OR "fog")'),
-        ("gull OR tern crab", '("gull" OR "tern") AND ("crab")'),
-        ("a b OR c OR -d", '("a") AND ("b" OR "c" OR ("~all" NOT "d"))'),
-        ('"OR" or', '("or") AND ("or")'),
-        ("author:ann", '(author : "ann")'),
-        ('AUTHOR:"Ann Harbour"', '(author : "ann harbour")'),
-        ("-title:tide*", '("~all") NOT (title : "tide" *)'),
-        ("kind:Photo OR kind:video", '("~kphoto" OR "~kvideo")'),
-        ("feed:pier", '(("~f7" OR "~f9"))'),
-        ("feed:nowhere", '(("~fnone"))'),
-        ("Café naïve Łódź Straße", '("cafe") AND ("naive") AND ("lodz") AND ("strasse")'),
-        ("東京", '("東京")'),
-        ("東京タワー", '("東京 京タ タワ ワー")'),
-        ("京", '("京" *)'),
-        ("東京tower", '("東京 京 tower")'),
-        ("ภาษา", '("ภา าษ ษา")'),
-        ("don't", '("don t")'),
-        ("C++ #python @ann", '("c") AND ("python") AND ("ann")'),
-        ("12:30 note:this", '("12 30") AND ("note this")'),
-        ("tide - fog & rain", '("tide") AND ("fog") AND ("rain")'),
-        ("https://pier.example/a?b=1", '(("https pier example a b 1" OR "~pier ~example ~a ~b ~1"))'),
-        ("pier.example", '(("pier example" OR "~pier ~example"))'),
-        ("🎉", '("🎉")'),
-        ("is:unread", '"~all"'),
-        ("(gull OR tern)", '("gull" OR "tern")'),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), cases("queries_are_parsed", "text", "found"))
 def test_queries_are_parsed(text: str, found: str) -> None:
     assert asked(text, pier=["7", "9"]) == found
 

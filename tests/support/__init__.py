@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
+from typing import Any
 
 THOROUGH = os.environ.get("TEST_MATRIX") == "1"
 """`make test-matrix`: tests that can run on fakeredis, Redis and a Redis Cluster do so, with four times the inputs."""
@@ -19,3 +21,9 @@ EXPLORES = THOROUGH or "TEST_TIMES" in os.environ
 def examples(usual: int) -> int:
     """The number of generated inputs of a test, or its time in seconds: `TEST_TIMES=10` multiplies it by ten."""
     return max(1, round(usual * _TIMES))
+
+
+def cases(table: str, *names: str) -> list[tuple[Any, ...]]:
+    """The cases of a table in `tests/data/tables`, each with the values of these names; None for one that is absent."""
+    text = (Path(__file__).resolve().parents[1] / "data" / "tables" / f"{table}.toml").read_text("utf-8")
+    return [tuple(case.get(name) for name in names) for case in tomllib.loads(text)["case"]]

@@ -10,31 +10,10 @@ from hypothesis import strategies as st
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.identifiers import alike, canonical_me, endpoint, identifier, same_me, site_of_me
+from tests.support import cases
 
 
-@pytest.mark.parametrize(
-    ("written", "canonical"),
-    [
-        ("https://example.com/", "https://example.com/"),
-        ("https://example.com/username", "https://example.com/username"),
-        ("https://example.com/users?id=100", "https://example.com/users?id=100"),
-        ("https://example.com", "https://example.com/"),
-        ("https://example.com?a=b", "https://example.com/?a=b"),
-        ("http://example.com/", "http://example.com/"),
-        ("HTTPS://EXAMPLE.com/Alice", "https://example.com/Alice"),
-        ("example.com", "https://example.com/"),
-        ("  Example.com  ", "https://example.com/"),
-        ("example.com/alice", "https://example.com/alice"),
-        ("https://example.com/alice/", "https://example.com/alice/"),
-        ("https://example.com.", "https://example.com/"),
-        ("https://bücher.example/über", "https://xn--bcher-kva.example/%C3%BCber"),
-        ("https://example.com/a..b/.well-known/...", "https://example.com/a..b/.well-known/..."),
-        ("https://example.com/~alice/@x:y", "https://example.com/~alice/@x:y"),
-        ("https://example.com/a%20b", "https://example.com/a%20b"),
-        ("https://3com.example/", "https://3com.example/"),
-        ("https://example.com?", "https://example.com/?"),
-    ],
-)
+@pytest.mark.parametrize(("written", "canonical"), cases("usable_urls_have_one_canonical_form", "written", "canonical"))
 def test_usable_urls_have_one_canonical_form(written: str, canonical: str) -> None:
     """Case of scheme and host and a missing path make no difference; a bare domain means https."""
     assert canonical_me(written) == canonical
