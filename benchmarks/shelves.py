@@ -26,7 +26,7 @@ from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import score_text
-from microsub.timelines.channels import Channels
+from microsub.timelines import Channels
 
 HOME = "home"
 CHANNELS = 50

@@ -30,7 +30,7 @@ from microsub.redis.embedded.server import start_embedded
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.server.migrations import migrate
-from microsub.timelines.channels import Channels
+from microsub.timelines import Channels
 from microsub.timelines.read_state import ReadState
 
 STREAMS = 1000

@@ -30,8 +30,8 @@ from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import score_text
+from microsub.timelines import Channels
 from microsub.timelines.add import Adder
-from microsub.timelines.channels import Channels
 from microsub.timelines.read_state import ReadState
 
 T = TypeVar("T")

@@ -10,15 +10,8 @@ from microsub.base.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from microsub.timelines.add import Adder, Incoming, TimelineTarget, filtering_channels
     from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog, oldest
-    from microsub.timelines.channels import (
-        LONGEST_NAME,
-        MOST_OF_NAME,
-        ChannelNames,
-        Channels,
-        in_turns,
-        read_subscription,
-        slug,
-    )
+    from microsub.timelines.channels.follows import in_turns, read_subscription
+    from microsub.timelines.channels.store import LONGEST_NAME, MOST_OF_NAME, ChannelNames, Channels, slug
     from microsub.timelines.erase import OtherReferences, erase_posts, withdraw
     from microsub.timelines.feed_names import OwnNames, feed_name
     from microsub.timelines.follow import UNDER_WAY, Followed, Following, new_in_a_day, unsubscribe

@@ -17,7 +17,8 @@ from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
-from microsub.timelines.channels import Channels, in_turns
+from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.channels.store import Channels
 
 NAMES, NEVER = "names", b"0"
 """The field of a user's record, and its value while the user has never named a feed."""

@@ -23,8 +23,8 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 from microsub.timelines.add import Adder
-from microsub.timelines.channels import Channels
 from microsub.timelines.channels.follows import refuse_saved
+from microsub.timelines.channels.store import Channels
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
 from microsub.timelines.rules import end_of_mute

@@ -21,7 +21,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.channels import is_there
+from microsub.timelines.channels.follows import is_there
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (

@@ -26,7 +26,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
-from microsub.timelines.channels import Channels
+from microsub.timelines.channels.store import Channels
 from microsub.timelines.remove import (
     Leaving,
     OldUnread,

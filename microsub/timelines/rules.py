@@ -22,7 +22,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
-from microsub.timelines.channels import is_there
+from microsub.timelines.channels.follows import is_there
 from microsub.timelines.timelinekeys import every_channel, members, split, timeline_keys, url_lines, urls
 
 _ENDED = 1000

@@ -21,7 +21,8 @@ from microsub.posts import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reached, text
 from microsub.timelines.backlog import CatchUp
-from microsub.timelines.channels import ChannelNames, Channels, in_turns
+from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.channels.store import ChannelNames, Channels
 from microsub.timelines.feed_names import OwnNames, feed_name
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.pages import read_page, shown, walk_rows

@@ -11,7 +11,7 @@ from microsub.model.reader import Credential, Grant, PageQuery
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
-from microsub.timelines.channels import Channels
+from microsub.timelines import Channels
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too

@@ -15,7 +15,7 @@ from microsub.model.jf2 import Feed
 from microsub.reader.reading.undo import UndoRecords
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
-from microsub.timelines.channels import Channels
+from microsub.timelines import Channels
 from microsub.timelines.read_state import ReadState
 from microsub.web.pages import Templates
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading

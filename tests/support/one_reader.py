@@ -9,8 +9,8 @@ from typing import Any
 from microsub.accounts.store import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis.protocol import Redis
+from microsub.timelines import Channels
 from microsub.timelines.add import Added
-from microsub.timelines.channels import Channels
 from microsub.timelines.rules import Rules
 from microsub.timelines.sync.arrivals import Arrival, ArrivalQuery, Arrivals, read_arrivals
 from tests.support.timelines import Timelines

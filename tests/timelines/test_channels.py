@@ -12,8 +12,8 @@ from microsub.configuration.model import Quotas
 from microsub.model.reader import GLOBAL, Channel, PageQuery, Subscription
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
+from microsub.timelines import Channels
 from microsub.timelines.add import Added
-from microsub.timelines.channels import Channels
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
 

@@ -21,7 +21,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 from microsub.redis.tracking import Tracker
-from microsub.timelines.channels import FIELDS, read_settings
+from microsub.timelines.channels.store import FIELDS, read_settings
 
 KEPT_SECONDS = 6 * 3600
 """Seconds for which events are kept after the last app has listened."""

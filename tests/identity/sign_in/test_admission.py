@@ -34,7 +34,7 @@ from microsub.identity.protocol.documents import is_own
 from microsub.identity.protocol.links import Endpoints
 from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
 from microsub.redis.protocol import Redis
-from microsub.timelines.channels import Channels
+from microsub.timelines import Channels
 from tests.support import examples
 
 NOW = 1_700_000_000.0
