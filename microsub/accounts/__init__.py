@@ -6,6 +6,7 @@ from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.accounts.activity import Activity, ActivityNotes, TokenUse
+    from microsub.accounts.app_passwords import create_app_password, token_of_password
     from microsub.accounts.credentials import (
         ATTEMPTS,
         PASSKEY_CHALLENGE,

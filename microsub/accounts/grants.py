@@ -21,7 +21,7 @@ from enum import Enum
 from microsub.accounts.records import absent, listed
 from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
-from microsub.model.reader import NAME
+from microsub.model.reader import NAME, NATIVE_APP
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
@@ -238,7 +238,7 @@ class OwnTokens:
         self._redis = redis
 
     async def find(self, token: str, now: float) -> OwnToken | None:
-        """The access of the token; None if it is invalid or not ours."""
+        """The access of the token; None if it is invalid, not ours, or an app password."""
         user = owner_in(token)
         if user is None:
             return None
@@ -257,6 +257,8 @@ class OwnTokens:
         if ends is not None and ends <= now:
             return None
         scopes, made = frozenset(scope.split()), float(created or 0)
+        if NATIVE_APP in scopes:
+            return None
         about = OwnToken(user, text(me or b""), scopes, client or "", made, ends, is_app=grant is not None)
         return replace(about, source=text(source), record=record) if source else about
 

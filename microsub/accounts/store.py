@@ -232,11 +232,13 @@ class Accounts:
             await self._redis.command("DEL", list_of(name))
 
     async def create_token(
-        self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None, *, mark: str = ""
-    ) -> str:
+        self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None,
+        *, mark: str = "", secret: str = "",
+    ) -> str:  # fmt: skip
         """Create a token and return it, the only time that it is shown.
 
-        A token with a `mark`, which users can't choose, ends the user's earlier ones with the same mark. Raises
+        A token with a `mark`, which users can't choose, ends the user's earlier ones with the same mark. `secret` is
+        its random part, by default 256 bits. Raises
         NotFound for an unknown or disabled user, InvalidRequest if the end isn't before the year 10000 or the client
         isn't a line of at most 200 characters.
         """
@@ -244,7 +246,7 @@ class Accounts:
             raise InvalidRequest(f"'client' is '{escaped(client[:80])}': expected one line of at most 200 characters")
         if expires is not None and not is_moment(expires):
             raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
-        token = f"{user}.{new_secret()}"
+        token = f"{user}.{secret or new_secret()}"
         digest = sha256_hex(token)
         made = await self._redis.script(
             load("token_create"),

@@ -28,6 +28,14 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
+_TYPED = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+def new_password() -> str:
+    """99 random bits as 20 characters that people don't mistake for one another."""
+    return "".join(secrets.choice(_TYPED) for _ in range(20))
+
+
 def keyed_digest(secret: str | bytes, message: str) -> str:
     """The HMAC of a text by SHA-256: 43 characters `[A-Za-z0-9_-]`, unpredictable without the secret."""
     key = secret if isinstance(secret, bytes) else secret.encode()

@@ -188,18 +188,25 @@ def token() -> None:
 )
 @click.option("--client", default="command line", show_default=True, help="A name by which you recognise the token.")
 @click.option("--days", type=DAYS, help="Days until it expires; default: never.")
+@click.option("--app", metavar="NAME", help="Print an app password instead, for a native app of this name.")
 @on_stores()
 async def token_create(
-    settings: Settings, stores: Stores, user_name: str, scope: str, client: str, days: float | None
+    settings: Settings, stores: Stores, user_name: str, scope: str, client: str, days: float | None, app: str | None
 ) -> None:
     """Create a token for an app of USER, and print it.
 
-    It is shown only once, and nothing else is printed.
+    It is shown only once, and nothing else is printed. With --app it is a password for an app that speaks the Google
+    Reader API; it opens nothing else.
 
     Example: TOKEN=$(microsub token create alice --scope "read follow")
     """
     await server.backend.require_user(settings, stores, user_name, enabled=True)
     scopes, now = read_scopes(scope), time.time()
+    if app is not None:
+        from microsub.accounts import create_app_password
+
+        say(await create_app_password(stores.accounts, user_name, app, now))
+        return
     made = await stores.accounts.create_token(user_name, scopes, client, now, now + days * 86400 if days else None)
     if foreign := sorted(scopes.difference(ALL_SCOPES)):
         known = " ".join(ALL_SCOPES)

@@ -24,6 +24,7 @@ from microsub.accounts import (
     RedemptionResult,
     ServiceTokens,
     Token,
+    create_app_password,
 )
 from microsub.base import metrics
 from microsub.base.digests import is_same
@@ -42,7 +43,7 @@ from microsub.base.texts import N_, Sentence
 from microsub.identity.clients import App, ClientApps
 from microsub.identity.protocol.clients import AuthorizationRequest, canonical_client_id, pkce_matches, read_scope
 from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
-from microsub.model.reader import ALL_SCOPES, understood
+from microsub.model.reader import ALL_SCOPES, NATIVE_APP, understood
 from microsub.redis.protocol import Redis
 
 LONGEST_NAME = 100
@@ -169,9 +170,7 @@ class IndieAuthProvider:
         `days` None: without an end. Raises InvalidRequest for an invalid name or no valid scope, QuotaReached.
         """
         chosen = frozenset(scopes).intersection(ALL_SCOPES)
-        if not name or len(name) > LONGEST_NAME:
-            text = N_("enter a name for the token of 1 to {most} characters, such as the name of the app")
-            raise InvalidRequest(Sentence(text, most=LONGEST_NAME))
+        _require_name(name)
         if not chosen:
             raise InvalidRequest(N_("select at least one permission for the token"))
         await self._require_room(user)
@@ -180,13 +179,23 @@ class IndieAuthProvider:
         log.info("a user created a token", user=user, client=name, scope=" ".join(sorted(chosen)))
         return token
 
-    async def given_tokens(self, user: str) -> list[Token]:
-        """The tokens that the user or the admin created, newest first."""
-        return [token for token in reversed(await self._accounts.tokens(user)) if token.is_given]
+    async def make_app_password(self, user: str, name: str, now: float) -> str:
+        """Create an app password; it is shown only once. Raises InvalidRequest for an invalid name, QuotaReached."""
+        _require_name(name)
+        await self._require_room(user)
+        password = await create_app_password(self._accounts, user, name, now)
+        log.info("a user created an app password", user=user, client=name)
+        return password
+
+    async def given_tokens(self, user: str) -> tuple[list[Token], list[Token]]:
+        """The tokens that the user or the admin created, newest first, and the app passwords."""
+        given = [token for token in reversed(await self._accounts.tokens(user)) if token.is_given]
+        passwords = [token for token in given if NATIVE_APP in token.scopes]
+        return [token for token in given if NATIVE_APP not in token.scopes], passwords
 
     async def end_token(self, user: str, digest: str) -> bool:
         """End one of these tokens, from the next request on; returns whether it existed."""
-        held = {token.digest for token in await self.given_tokens(user)}
+        held = {token.digest for tokens in await self.given_tokens(user) for token in tokens}
         return digest in held and await self._accounts.revoke(user, digest)
 
     async def redeem(self, shown: CodeExchange, now: float) -> Redeemed:
@@ -319,6 +328,12 @@ class IndieAuthProvider:
             metrics.GRANTS.labels(what).inc()
         else:
             metrics.GRANTS.labels("again" if became.good else "refused").inc()
+
+
+def _require_name(name: str) -> None:
+    if not name or len(name) > LONGEST_NAME:
+        text = N_("enter a name of 1 to {most} characters, such as that of the app")
+        raise InvalidRequest(Sentence(text, most=LONGEST_NAME))
 
 
 def _fits(consent: Consent, client: str, shown: CodeExchange) -> bool:

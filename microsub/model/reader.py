@@ -279,6 +279,9 @@ ALL_SCOPES = (READ, "follow", "mute", "block", "channels")
 POSTING_SCOPES = ("create", "update", "delete", "undelete", "media")
 """Scopes of Micropub, for apps and scripts that post into a channel."""
 
+NATIVE_APP = "greader"
+"""The scope of app passwords: it opens the Google Reader API, and nothing else."""
+
 OTHER_NAMES = {"timeline": READ}
 """Scopes that apps request under names not in the specification: Ekstereye asks `create post channels timeline`."""
 

@@ -26,6 +26,11 @@ from microsub.api.feeds import FeedActions
 from microsub.api.timeline import TimelineActions
 from microsub.base.errors import StoreError
 from microsub.base.plaintext import shown
+from microsub.greader.api import PATHS as NATIVE_PATHS
+from microsub.greader.api import NativeEndpoint
+from microsub.greader.contents import NativeContents
+from microsub.greader.reads import NativeReading
+from microsub.greader.streams import Streams
 from microsub.hub import HubEndpoint, TopicActions, TopicEndpoint
 from microsub.hub.topics import PATH as TOPICS
 from microsub.identity import ConsentPages, OAuthEndpoint, RequestCredentials
@@ -196,7 +201,7 @@ def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
         clock,
         parts.settings.public_url,
     )
-    mentions = WebmentionEndpoint(parts.mentions)
+    mentions, native = WebmentionEndpoint(parts.mentions), _native_endpoint(parts)
     grant_of = RequestCredentials(stores.accounts, parts.verification).grant
     lists = FeedListEndpoint(parts.feed_lists, parts.list_imports, parts.quotas, grant_of, clock, parts.changed)
     return [
@@ -210,7 +215,24 @@ def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
         Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(parts.topics)),
         *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
         *(Route(path, lists) for path in LIST_PATHS),
+        *(Route(path, native) for path in NATIVE_PATHS),
     ]
+
+
+def _native_endpoint(parts: WebParts) -> NativeEndpoint:
+    stores = parts.stores
+    streams = Streams(stores.redis, stores.channels, parts.reading, stores.items, stores.events)
+    shapes = (stores.redis, stores.channels, stores.feeds, parts.reading, parts.settings.public_url)
+    return NativeEndpoint(
+        NativeReading(stores.redis, streams, NativeContents(*shapes), parts.reading).table(),
+        stores.accounts,
+        parts.reading,
+        parts.quotas,
+        clock=parts.clock,
+        changed=parts.changed,
+        topics_changed=parts.topics_changed,
+        used=parts.token_used,
+    )
 
 
 def _identity_routes(parts: WebParts, site: PageSite) -> list[Route]:

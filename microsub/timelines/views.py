@@ -297,12 +297,12 @@ class ReaderViews:
         """The numbers of items and of unread items of a channel, by feed."""
         total, unread = Counter[str](), Counter[str]()
         async for rows in walk_rows(self._redis, user, uid):
-            feeds = await self._feeds_of([row.id for row in rows])
+            feeds = await self.feeds_of([row.id for row in rows])
             total.update(feeds)
             unread.update(feed for feed, row in zip(feeds, rows, strict=True) if not row.is_read)
         return total, unread
 
-    async def _feeds_of(self, ids: Sequence[str]) -> list[str]:
+    async def feeds_of(self, ids: Sequence[str]) -> list[str]:
         """The feeds of these items, '' for none and for items that can't be read now.
 
         They are remembered, because an item's feed never changes.

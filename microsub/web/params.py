@@ -117,10 +117,10 @@ def collect(*sources: Pairs) -> Params:
     return Params(values)
 
 
-def urlencoded(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Pairs of a query string or urlencoded body; invalid UTF-8 is replaced."""
-    if raw.count(b"&") >= MAX_PAIRS:
-        raise _too_many()
+def urlencoded(raw: bytes, most: int = MAX_PAIRS) -> Iterator[tuple[str, str]]:
+    """At most that many pairs of a query string or urlencoded body; invalid UTF-8 is replaced."""
+    if raw.count(b"&") >= most:
+        raise _too_many(most)
     if b"%" not in raw and b"+" not in raw:  # nearly always; decoded at once it costs half
         for plain in raw.decode("utf-8", "replace").split("&"):
             left, _, right = plain.partition("=")
@@ -163,8 +163,8 @@ def json_object(raw: bytes) -> Iterator[tuple[str, str]]:
                 yield name, _scalar(name, member)
 
 
-def _too_many() -> InvalidRequest:
-    return InvalidRequest(f"too many parameters: found more than {MAX_PAIRS}, expected fewer")
+def _too_many(most: int = MAX_PAIRS) -> InvalidRequest:
+    return InvalidRequest(f"too many parameters: found more than {most}, expected fewer")
 
 
 def _decode(raw: bytes) -> str:

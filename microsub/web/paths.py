@@ -2,6 +2,8 @@
 
 ENDPOINT = "/microsub"
 MICROPUB = "/micropub"
+NATIVE = "/api/greader.php"
+"""The address of the Google Reader API that people type into native apps."""
 PROFILES = "/u"
 WEBMENTION = "/webmention"
 OUTPUTS = "/feeds"

@@ -17,6 +17,7 @@ from microsub.model.reader import POSTING_SCOPES, Cursor
 from microsub.redis.protocol import Redis
 from microsub.timelines.item_cache import ItemCache
 from tests.support import world
+from tests.support.native_app import NativeApp
 from tests.support.readers import FEED, instance, posts
 from tests.support.redis_wrappers import InRow
 from tests.support.visitor import BY_PASSWORD, PASSWORD, SIGN_IN, Visitor, begin_session
@@ -123,3 +124,25 @@ async def test_a_page_for_an_ended_session_reads_the_session_only(measured: Meas
     measured.trips()
     assert (await browser.get("/channel/home")).location.startswith(SIGN_IN)
     assert measured.trips() == 1
+
+
+async def test_a_later_sync_of_a_native_app(measured: Measured) -> None:
+    """Each request of a sync with nothing new takes at most three round trips."""
+    server = measured.server
+    app = await NativeApp.signed_in(server, "ann")
+    await server.publish(FEED, *posts("b", "a", at=server.now - 60))
+    await server.following.follow("ann", "home", FEED, server.now)
+    lists = {name: (await app.get(name)).headers["etag"] for name in ("tag/list", "subscription/list")}
+    synced = int(time.time()) + 1
+    measured.trips()
+    for name, tag in lists.items():
+        url, headers = f"{app.address}/reader/api/0/{name}", {**app.headers, "If-None-Match": tag}
+        assert (await app.client.get(url, headers=headers)).status_code == 304
+        assert measured.trips() <= 3
+    for asked in (
+        {"s": "user/-/state/com.google/reading-list", "ot": synced},
+        {"s": "user/-/state/com.google/reading-list", "xt": "user/-/state/com.google/read"},
+        {"s": "user/-/state/com.google/starred"},
+    ):
+        await app.get("stream/items/ids", **asked)
+        assert measured.trips() <= 3

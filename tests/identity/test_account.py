@@ -454,7 +454,7 @@ async def test_refusals_are_in_the_language_of_the_page(ann: Visitor, signed_in)
     page = await ann.get("/account")
     long = "x" * 101
     refused = await ann.submit(page, "/account/tokens", name=long, days="30", scope=["read"])
-    assert "Enter a name for the token of 1 to 100 characters" in refused.text
+    assert "Enter a name of 1 to 100 characters" in refused.text
     fields = {**fields_of(page.form("/account/tokens")), "name": long, "days": "30", "scope": "read"}
     refused = await ann.post("/account/tokens", fields, **{"accept-language": "de"})
-    assert "Geben Sie einen Namen für das Token von 1 bis 100 Zeichen ein" in refused.text
+    assert "Geben Sie einen Namen von 1 bis 100 Zeichen ein" in refused.text

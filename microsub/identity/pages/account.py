@@ -30,12 +30,13 @@ from microsub.identity.pages.visits import (
 from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.provider import IndieAuthProvider
 from microsub.model.reader import POSTING_SCOPES
-from microsub.web.paths import ENDPOINT
+from microsub.web.paths import ENDPOINT, NATIVE
 from microsub.web.routes import form, page
 from microsub.web.visit import PageSite, PageVisit
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"
+APP_PASSWORDS = "/account/app-passwords"
 CREDENTIALS = "/account/sign-in"
 
 DAYS = {"30": 30, "90": 90, "365": 365, "": None}
@@ -71,6 +72,7 @@ def routes(
         page(site, ACCOUNT, account),
         form(site, TOKENS, partial(_make_token, provider), account),
         form(site, f"{TOKENS}/end", partial(_end_token, provider)),
+        form(site, APP_PASSWORDS, partial(_make_app_password, provider), account),
         form(site, "/account/apps/end", partial(_end_app, provider)),
         form(site, "/sign-out", partial(_sign_out, local.sessions)),
         form(site, "/account/sessions/end", partial(_end_one, local.sessions)),
@@ -89,12 +91,15 @@ async def _account(
 ) -> Response:
     session = visit.require_session()
     apps = await provider.apps(session.user)
+    tokens, passwords = await provider.given_tokens(session.user)
     return visit.page(
         "account.html",
         sessions=await sessions.all(session.user),
         apps=apps,
         targets=await channels.names(session.user, apps),
-        tokens=await provider.given_tokens(session.user),
+        tokens=tokens,
+        passwords=passwords,
+        native=visit.base + NATIVE,
         posting=frozenset(POSTING_SCOPES),
         scopes=scopes,
         is_hosted=has_hosted_profile(visit),
@@ -116,6 +121,12 @@ async def _make_token(provider: IndieAuthProvider, visit: PageVisit) -> Response
     scopes = visit.form.getlist("scope")
     token = await provider.make_token(session.user, name, scopes, days, visit.now)
     return visit.page("token.html", token=token, name=name, endpoint=visit.base + ENDPOINT)
+
+
+async def _make_app_password(provider: IndieAuthProvider, visit: PageVisit) -> Response:
+    session, name = visit.require_session(), visit.form.text("app")
+    password = await provider.make_app_password(session.user, name, visit.now)
+    return visit.page("app_password.html", password=password, name=name, address=visit.base + NATIVE, user=session.user)
 
 
 async def _end_token(provider: IndieAuthProvider, visit: PageVisit) -> Response:

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from microsub.accounts import absent, grant, unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
-from microsub.redis.scripts import BATCH, load
-from microsub.timelines.timelinekeys import arrival_keys, distinct, members
+from microsub.redis.scripts import BATCH, batches, load
+from microsub.timelines.timelinekeys import arrival_keys, distinct, members, members_at
 
+ShownState = Literal["posts", "unread"]
+"""Items that a channel shows: all, or the unread ones."""
+_SETS = {"posts": keys.posts, "unread": keys.unread}
+_CHUNK = 5000
 EXAMINED = 20_000
 """Maximum number of items that one request examines for a channel or a state."""
 
@@ -165,6 +169,36 @@ async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: i
     script_keys = [keys.arrivals(user), keys.arrivals_again(user), *channel]
     position, found, more = await redis.script(load("arrival_newcomers"), script_keys, [after, limit])
     return Newcomers(tuple(distinct(texts(found))), int(position), bool(more))
+
+
+async def places_of(redis: Redis, user: str, ids: Sequence[str]) -> dict[str, int]:
+    """The positions of those of the items that have one. One round trip."""
+    parts = list(batches(ids))
+    replies = await redis.pipeline([("ZMSCORE", keys.arrivals(user), *part) for part in parts])
+    return {
+        item: int(float(at))
+        for part, reply in zip(parts, replies, strict=True)
+        for item, at in zip(part, reply, strict=True)
+        if at is not None
+    }
+
+
+async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: ShownState) -> dict[str, int]:
+    """All items that these channels show in a state, with their positions. Two round trips for a few thousand items."""
+    key, ids = _SETS[state], dict[str, None]()
+    left = [(key(user, uid), 0) for uid in uids]
+    while left:
+        replies = await redis.pipeline([("ZRANGE", name, first, first + _CHUNK - 1) for name, first in left])
+        for reply in replies:
+            ids.update(dict.fromkeys(texts(reply)))
+        full = [len(reply) == _CHUNK for reply in replies]
+        left = [(name, first + _CHUNK) for (name, first), more in zip(left, full, strict=True) if more]
+    return await places_of(redis, user, list(ids))
+
+
+async def in_channels(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str], state: ShownState) -> set[str]:
+    """The given items that one of these channels shows in a state. One round trip."""
+    return await members_at(redis, [_SETS[state](user, uid) for uid in uids], ids)
 
 
 async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:

@@ -1,0 +1,1 @@
+"""The Google Reader API, by which native apps read: its dialect as FreshRSS and Miniflux speak it."""

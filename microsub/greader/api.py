@@ -1,0 +1,259 @@
+"""The endpoint of the Google Reader API: addresses, sign-in by app password, parameters, errors.
+
+There is no specification; the rules are those that apps' own code relies on (docs/reference/google-reader-api.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import orjson
+from starlette.types import Receive, Scope
+
+from microsub.accounts import Accounts, UserQuotas, token_of_password
+from microsub.base.errors import (
+    MethodNotAllowed,
+    MicrosubError,
+    NotFound,
+    RequestError,
+    TooManyRequests,
+    Unauthorized,
+)
+from microsub.base.rate_limits import RateLimit, RateLimiter, network_of
+from microsub.model.reader import NATIVE_APP, Channel, Credential, Grant
+from microsub.timelines import ReaderViews
+from microsub.web.headers import client_of, header
+from microsub.web.params import (
+    MAX_BODY,
+    UNCHECKED_BODY,
+    Params,
+    RequestBody,
+    body_pairs,
+    collect,
+    is_multipart,
+    read_body,
+    urlencoded,
+)
+from microsub.web.responses import (
+    CORS,
+    METHODS,
+    PLAIN,
+    Header,
+    HttpEndpoint,
+    HttpExchange,
+    HttpReply,
+    error_reply,
+    log_error,
+)
+from microsub.web.types import FORM
+
+PATHS = (
+    "/api/{place:path}",
+    "/greader{place:path}",
+    "/accounts/ClientLogin",
+    "/reader/{place:path}",
+    "//{place:path}",
+)
+MOST_PAIRS = 20_500
+"""Parameters in a body: ten thousand items with as many tags, and the others."""
+WRONG_OF_NETWORK = RateLimit("wrong app passwords", "network", 60)
+"""Right ones are never refused: an app that repeats a wrong password mustn't keep others out."""
+
+NO_BODY = RequestBody(b"", "")
+
+_PLACE = re.compile(
+    r"/*(?:(?:api/+)?greader(?:\.php)?/*)*"
+    r"(?:(?P<login>accounts/+ClientLogin)|reader/+api/+0/+(?P<name>.+)|reader/+(?P<atom>atom/.+))",
+    re.DOTALL,
+)
+_HEADER = re.compile(r"\s*GoogleLogin\s+auth\s*=\s*(\S+)\s*", re.IGNORECASE)
+_STREAM = re.compile(r"(stream/+contents|atom)/+(.+)", re.DOTALL)
+_BAD_TOKEN: list[Header] = [(b"x-reader-google-bad-token", b"true"), (b"google-bad-token", b"true")]
+_TEXT: list[Header] = [*PLAIN, *CORS]
+_JSON: list[Header] = [(b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-store"), *CORS]
+_TOKEN_LENGTH = 57
+OK = HttpReply(b"OK", _TEXT)
+"""The reply to writes: without a newline, which Newsboat takes for a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCall:
+    """A request of a native app, whose user is checked. `now` is Unix time; `channels` are the user's, in order.
+
+    `stream` is the stream in the path, or empty; `body` its body if it isn't a form; `known` is `If-None-Match`.
+    """
+
+    user: str
+    credential: Credential
+    now: float
+    params: Params
+    channels: tuple[Channel, ...] = ()
+    stream: str = ""
+    body: RequestBody = NO_BODY
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRoute:
+    """The function that answers requests of a name; `verbs` are the methods it takes.
+
+    `writes`: it may change declarations of backend.json; `changes_topics`: also documents that hubs deliver.
+    `most_body` is how many bytes its body may have.
+    """
+
+    run: Callable[[NativeCall], Awaitable[HttpReply]]
+    verbs: frozenset[str] = frozenset({"GET", "POST"})
+    writes: bool = False
+    changes_topics: bool = False
+    most_body: int = MAX_BODY
+
+
+NativeTable = Mapping[str, NativeRoute]
+
+
+def json_reply(value: object) -> HttpReply:
+    """A JSON document, or its bytes."""
+    return HttpReply(value if isinstance(value, bytes) else orjson.dumps(value), _JSON)
+
+
+def text_reply(text: str) -> HttpReply:
+    """A plain text."""
+    return HttpReply(text.encode(), _TEXT)
+
+
+class NativeEndpoint(HttpEndpoint):
+    """Answers every request to `PATHS`. `table` has the requests of users by the name after `reader/api/0/`.
+
+    `changed`, `topics_changed` and `used` are called as those of the Microsub endpoint are.
+    """
+
+    def __init__(
+        self,
+        table: NativeTable,
+        accounts: Accounts,
+        reading: ReaderViews,
+        quotas: UserQuotas,
+        *,
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+        topics_changed: Callable[[str, float], Awaitable[object]],
+        used: Callable[[Credential, float], None],
+    ) -> None:
+        super().__init__()
+        self._table: NativeTable = {"token": NativeRoute(_token), "user-info": NativeRoute(_user_info), **table}
+        self.actions = ("greader ClientLogin", *(f"greader {name}" for name in self._table))
+        self._accounts = accounts
+        self._reading = reading
+        self._quotas = quotas
+        self._clock = clock
+        self._changed = changed
+        self._topics_changed = topics_changed
+        self._used = used
+        self._limiter = RateLimiter()
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply:
+        """See `HttpEndpoint`; errors are one line of text."""
+        login = False
+        try:
+            found = _PLACE.fullmatch(exchange.scope["path"])
+            if found is None:
+                raise NotFound("there is nothing at this address")
+            if login := bool(found["login"]):
+                exchange.action = "greader ClientLogin"
+                return await self._sign_in(exchange)
+            return await self._routed(exchange, found["name"] or found["atom"])
+        except MicrosubError as error:
+            failure = error_reply(error)
+            log_error(error, failure, exchange.scope["path"], exchange.scope["method"], exchange.action)
+            text = str(failure.content["error_description"])
+            headers = [*_TEXT, *failure.headers]
+            if isinstance(error, Unauthorized):
+                headers = [*_TEXT, *_BAD_TOKEN]
+                text = "Error=BadAuthentication" if login else "Unauthorized"
+            return HttpReply(" ".join(text.split()).encode() + b"\n", headers, failure.status)
+
+    async def _sign_in(self, exchange: HttpExchange) -> HttpReply:
+        scope, now = exchange.scope, self._clock()
+        params, _ = await _parameters(scope, exchange.receive, UNCHECKED_BODY)
+        token = token_of_password(params.text("Email") or "", params.text("Passwd") or "")
+        try:
+            credential = self._credential(token)
+            self._admit(await self._accounts.verify(credential, now), credential, now)
+            exchange.user = credential.user
+        except RequestError:
+            if not self._limiter.count(WRONG_OF_NETWORK, network_of(client_of(scope))):
+                raise TooManyRequests("too many wrong passwords: try again in a minute", 60) from None
+            raise Unauthorized("the name or the app password is wrong") from None
+        names = dict.fromkeys(("SID", "LSID", "Auth"), token)
+        if params.text("output") == "json":
+            return json_reply(names)
+        return text_reply("".join(f"{name}={value}\n" for name, value in names.items()))
+
+    async def _routed(self, exchange: HttpExchange, place: str) -> HttpReply:
+        scope = exchange.scope
+        stream = _STREAM.fullmatch(place)
+        name = re.sub("/+", "/", stream[1] if stream else place).rstrip("/")
+        route = self._table.get(name)
+        if route is None:
+            raise NotFound("there is nothing at this address")
+        exchange.action = f"greader {name}"
+        verb = "GET" if scope["method"] == "HEAD" else scope["method"]
+        if verb not in route.verbs:
+            raise MethodNotAllowed(verb, METHODS)
+        now = self._clock()
+        presented = _HEADER.fullmatch(header(scope, b"authorization") or "")
+        credential = self._credential(presented[1] if presented else "")
+        # One round trip that also reads the channels, which nearly every request needs.
+        grant, names, _ = await self._reading.counts_with_token(credential, now)
+        self._admit(grant, credential, now)
+        exchange.user = grant.user
+        await self._quotas.count(grant.user, now)
+        params, body = await _parameters(scope, exchange.receive, route.most_body)
+        known = header(scope, b"if-none-match") or ""
+        at = stream[2] if stream else ""
+        call = NativeCall(grant.user, credential, now, params, names.channels, at, body, known)
+        reply = await route.run(call)
+        if route.writes:
+            self._changed()
+        if route.changes_topics:
+            await self._topics_changed(grant.user, now)
+        return reply
+
+    def _credential(self, token: str) -> Credential:
+        credential = self._accounts.credential(token)
+        if credential is None:
+            raise Unauthorized("the token is missing or invalid")
+        return credential
+
+    def _admit(self, grant: Grant, credential: Credential, now: float) -> None:
+        """Note the use of an app password. Raises Unauthorized for other tokens of this server."""
+        if NATIVE_APP not in grant.scopes:
+            raise Unauthorized("the token is no app password")
+        self._used(credential, now)
+
+
+async def _parameters(scope: Scope, receive: Receive, most: int) -> tuple[Params, RequestBody]:
+    """The parameters of query and body, and the body if it isn't a form."""
+    query = list(urlencoded(scope["query_string"], MOST_PAIRS))
+    if scope["method"] != "POST":
+        return collect(query), NO_BODY
+    body = await read_body(scope, receive, most)
+    if is_multipart(body):
+        return collect(query, await body_pairs(body)), NO_BODY
+    if body.content_type.partition(";")[0].strip().lower() not in {"", FORM}:
+        return collect(query), body
+    if len(body.content) <= UNCHECKED_BODY:
+        return collect(query, urlencoded(body.content, MOST_PAIRS)), NO_BODY
+    return await asyncio.to_thread(lambda: collect(query, urlencoded(body.content, MOST_PAIRS))), body
+
+
+async def _token(call: NativeCall) -> HttpReply:
+    """The token for writes, which nothing checks: the header decides."""
+    return text_reply(call.credential.digest[:_TOKEN_LENGTH])
+
+
+async def _user_info(call: NativeCall) -> HttpReply:
+    return json_reply(dict.fromkeys(("userId", "userName", "userProfileId", "userEmail"), call.user))

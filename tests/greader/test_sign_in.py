@@ -1,0 +1,144 @@
+"""Sign-in of native apps by app password, and the addresses of the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.accounts import create_app_password
+from microsub.web.paths import ENDPOINT
+from tests.support.native_app import ADDRESS, SITE, NativeApp
+from tests.support.reader import Reader
+from tests.support.world import World
+
+LOGIN = f"{ADDRESS}/accounts/ClientLogin"
+
+
+@pytest.fixture
+async def password(server: World, alice: Reader) -> str:
+    return await create_app_password(server.accounts, alice.name, "Reeder", server.now)
+
+
+async def test_every_form_of_sign_in(server: World, password: str) -> None:
+    """Query, form and multipart, text and JSON, with unknown parameters; the password as people type it."""
+    given = {"Email": "alice", "Passwd": password, "accountType": "HOSTED", "client": "x", "service": "reader"}
+    asked = [
+        await server.client.get(LOGIN, params=given),
+        await server.client.post(LOGIN, data=given),
+        await server.client.post(LOGIN, params=given),
+        await server.client.post(LOGIN, files={name: (None, value) for name, value in given.items()}),
+        await server.client.post(LOGIN, data={**given, "Passwd": password.replace("-", "").upper()}),
+        await server.client.post(LOGIN, data={**given, "Email": "alice@reader.example"}),
+    ]
+    for reply in asked:
+        assert reply.status_code == 200
+        sid, lsid, auth = reply.text.splitlines()
+        assert (sid[:4], lsid[:5], auth[:5]) == ("SID=", "LSID=", "Auth=")
+        assert "=" not in auth[5:]
+    as_json = (await server.client.post(LOGIN, data={**given, "output": "json"})).json()
+    assert as_json["Auth"] == asked[0].text.splitlines()[2][5:]
+
+
+async def test_wrong_names_and_passwords(server: World, alice: Reader, password: str) -> None:
+    """The account's own token is no app password; nobody learns which of name and password is wrong."""
+    for who, secret in (
+        ("alice", "wrong"),
+        ("bob", password),
+        ("", ""),
+        ("alice", alice.token),
+        ("alice", alice.token.partition(".")[2]),
+        ("a.b", password),
+    ):
+        reply = await server.client.post(LOGIN, data={"Email": who, "Passwd": secret})
+        assert (reply.status_code, reply.text.strip()) == (401, "Error=BadAuthentication")
+
+
+async def test_guessing_is_limited_and_locks_nobody_out(server: World, password: str) -> None:
+    """A thousand wrong passwords are soon refused, and the right one still works from the same network."""
+    wrong = {"Email": "alice", "Passwd": "wrong"}
+    statuses = [(await server.client.post(LOGIN, data=wrong)).status_code for _ in range(1000)]
+    assert statuses[:10] == [401] * 10
+    assert set(statuses[100:]) == {429}
+    right = await server.client.post(LOGIN, data={"Email": "alice", "Passwd": password})
+    assert right.status_code == 200
+
+
+async def test_the_header_decides(server: World, app: NativeApp, alice: Reader) -> None:
+    """`T` is ignored; without a good header both bad-token headers are sent."""
+    headers = {"Authorization": f"googlelogin auth={app.auth}"}
+    for token in ("", app.auth, "stale\n"):
+        reply = await server.client.get(f"{ADDRESS}/reader/api/0/user-info", params={"T": token}, headers=headers)
+        assert reply.status_code == 200
+    for value in (
+        *("", "GoogleLogin auth=", "GoogleLogin auth=alice.x", f"GoogleLogin auth={alice.token}"),
+        *(f"Bearer {app.auth}", alice.headers["Authorization"]),
+    ):
+        reply = await server.client.get(f"{ADDRESS}/reader/api/0/user-info", headers={"Authorization": value})
+        assert (reply.status_code, reply.text) == (401, "Unauthorized\n")
+        assert (reply.headers["x-reader-google-bad-token"], reply.headers["google-bad-token"]) == ("true", "true")
+
+
+async def test_token_and_user_info(app: NativeApp) -> None:
+    assert len((await app.get("token")).text) == 57
+    info = await app.json("user-info")
+    assert info == dict.fromkeys(("userId", "userName", "userProfileId", "userEmail"), "alice")
+
+
+async def test_an_app_password_opens_this_api_alone(server: World, app: NativeApp) -> None:
+    bearer = {"Authorization": f"Bearer {app.auth}"}
+    for action, method in (("channels", ""), ("timeline", ""), ("timeline", "ids"), ("follow", ""), ("events", "")):
+        asked = {"action": action, "method": method, "channel": "home"}
+        assert (await server.client.get(ENDPOINT, params=asked, headers=bearer)).status_code == 403, action
+    for action, method in (("channels", ""), ("timeline", "mark_read"), ("follow", "")):
+        asked = {"action": action, "method": method, "channel": "home"}
+        assert (await server.client.post(ENDPOINT, data=asked, headers=bearer)).status_code == 403, action
+    for path in ("/opml", "/micropub?q=config", "/token", "/userinfo", "/store/feeds"):
+        assert (await server.client.get(path, headers=bearer)).status_code in {401, 403}, path
+    asked = await server.client.post("/introspect", data={"token": app.auth}, headers=bearer)
+    assert "alice" not in asked.text
+    assert (await server.client.get("/account", headers=bearer)).status_code == 303
+
+
+async def test_a_revoked_password_ends_at_once(server: World, app: NativeApp) -> None:
+    await app.get("user-info")
+    credential = server.accounts.credential(app.auth)
+    assert credential
+    assert await server.accounts.revoke("alice", credential.digest)
+    await app.get("user-info", 401)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        ADDRESS,
+        "/greader",
+        "",
+        "/",
+        f"{ADDRESS}/",
+        "//greader//",
+        f"{ADDRESS}{ADDRESS}",
+        f"/greader{ADDRESS}/",
+        "/api//greader.php",
+    ],
+)
+async def test_every_form_of_address(server: World, app: NativeApp, password: str, address: str) -> None:
+    app.address = address
+    assert (await app.json("user-info"))["userName"] == "alice"
+    reply = await server.client.get(
+        f"{SITE}{address}/accounts/ClientLogin", params={"Email": "alice", "Passwd": password}
+    )
+    assert reply.status_code == 200
+
+
+async def test_an_address_joined_without_a_slash(server: World, app: NativeApp, password: str) -> None:
+    reply = await server.client.get(f"{ADDRESS}reader/api/0/user-info", headers=app.headers)
+    assert reply.json()["userName"] == "alice"
+    given = {"Email": "alice", "Passwd": password}
+    assert (await server.client.get(f"{ADDRESS}accounts/ClientLogin", params=given)).status_code == 200
+
+
+async def test_unknown_names(server: World, app: NativeApp) -> None:
+    """404 with one line of text, with and without a token."""
+    reply = await app.get("nothing", 404)
+    assert reply.text == "there is nothing at this address\n"
+    for path in (ADDRESS, "/greader", "/greaders", f"{ADDRESS}/x", "/reader/x"):
+        assert (await server.client.get(path)).status_code == 404

@@ -1,0 +1,243 @@
+"""Tags, subscriptions, counts, streams and contents, as native apps read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.feeds import Event
+from tests.support.native_app import NativeApp
+from tests.support.reader import Reader
+from tests.support.readers import posts
+from tests.support.world import World
+
+FEED = "https://blog.example/feed"
+OTHER = "https://other.example/feed"
+ALL = "user/-/state/com.google/reading-list"
+READ = "user/-/state/com.google/read"
+STARRED = "user/-/state/com.google/starred"
+HOME, LATER = "user/-/label/Home", "user/-/label/Later"
+
+
+def numbered(ids: list[str]) -> list[str]:
+    """Ids of the Microsub API as lists of the Google Reader API have them."""
+    return [str(10**15 + int(item)) for item in ids]
+
+
+@pytest.fixture
+async def ids(server: World, alice: Reader) -> list[str]:
+    """Five posts in Alice's channel `home`, newest first, as this API numbers them."""
+    await server.publish(FEED, *posts("e", "d", "c", "b", "a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    return numbered(await alice.ids("home"))
+
+
+async def mark(alice: Reader, item: str, method: str, **more: str) -> None:
+    await alice.post(action="timeline", method=method, entry=str(int(item) - 10**15), **more)
+
+
+async def test_folders_and_feeds(server: World, alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """Own channels are folders by name; every category of a feed is among the tags; all values are texts."""
+    await alice.post(action="follow", channel="later", url=FEED)
+    tags = (await app.json("tag/list"))["tags"]
+    assert tags == [{"id": STARRED}, {"id": HOME, "type": "folder"}, {"id": LATER, "type": "folder"}]
+    listed = (await app.json("subscription/list"))["subscriptions"]
+    blog = next(one for one in listed if one["url"] == FEED)
+    assert blog["title"] == "A blog"
+    assert blog["categories"] == [{"id": HOME, "label": "Home"}, {"id": LATER, "label": "Later"}]
+    for one in listed:
+        assert all(isinstance(value, str) for name, value in one.items() if name != "categories")
+        assert all(one[name] for name in ("id", "title", "url", "htmlUrl"))
+        assert {category["id"] for category in one["categories"]} <= {tag["id"] for tag in tags}
+    assert len({one["id"] for one in listed}) == len(listed)
+
+
+async def test_lists_say_when_nothing_changed(alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """304 for a known ETag until a name, folder or feed changes, and then at once."""
+    for name in ("tag/list", "subscription/list"):
+        first = await app.get(name)
+        assert first.headers["last-modified"]
+        headers = {**app.headers, "If-None-Match": first.headers["etag"]}
+        url = f"{app.address}/reader/api/0/{name}"
+        assert (await app.client.get(url, headers=headers)).status_code == 304
+        await alice.post(action="channels", channel="home", name=f"Home of {name}")
+        assert (await app.client.get(url, headers=headers)).status_code == 200
+
+
+async def test_ids_in_order_of_arrival(server: World, alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """Old posts of a newly followed feed come first, so an app that asks since its last sync gets them."""
+    assert await app.ids() == ids
+    assert await app.ids(r="o") == ids[::-1]
+    assert await app.ids(n=2) == ids
+    assert await app.ids(n=2, r="o") == ids[::-1]
+    await server.publish(OTHER, *posts("z", "y", host="other.example", at=1_000_000_000))
+    server.now += 60
+    synced = int(server.now)
+    await alice.post(action="follow", channel="later", url=OTHER)
+    old = numbered(await alice.ids("later"))
+    assert await app.ids() == [*old, *ids]
+    assert await app.ids(ot=synced) == old
+    assert await app.ids(ot=synced, r="o") == old[::-1]
+    assert await app.ids(nt=synced) == ids
+    assert await app.ids(ot=synced + 60) == []
+    assert await app.ids(ot=synced, n=1) == old
+
+
+async def test_edited_posts_are_listed_again(server: World, alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """Apps that ask for what came since their last sync get the new text, and only of posts of this user."""
+    server.now += 60
+    synced = int(server.now)
+    assert await app.ids(ot=synced) == []
+    blog = await server.publish(FEED, *posts("c", text="edited"))
+    other = await server.publish(OTHER, *posts("new", host="other.example", at=server.now))
+    (foreign,) = await server.items.newest(other.id, 1)
+    mine = str(int(ids[2]) - 10**15)
+    await server.events.announce(
+        [Event("post_modified", feed, server.now, item) for feed, item in ((blog.id, mine), (other.id, foreign))]
+    )
+    assert await app.ids(ot=synced) == [ids[2]]
+    for order in ("n", "o"):
+        assert await app.ids(ot=synced, n=1, r=order) == [ids[2]]
+    assert await app.ids(ot=synced, xt=READ) == [ids[2]]
+    assert await app.ids(ot=synced, it=READ) == []
+    assert await app.ids(ot=synced + 1) == []
+
+
+async def test_streams_and_tags(server: World, alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    await mark(alice, ids[1], "mark_read", channel="home")
+    await mark(alice, ids[2], "save")
+    await mark(alice, ids[1], "save")
+    feed = (await app.json("subscription/list"))["subscriptions"][0]["id"]
+    unread = [ids[0], *ids[2:]]
+    for stream, more, expected in (
+        (READ, {}, [ids[1]]),
+        ("user/1234/state/com.google/read", {}, [ids[1]]),
+        ("user/-/state/com.google/kept-unread", {}, unread),
+        (ALL, {"xt": READ}, unread),
+        (ALL, {"it": READ}, [ids[1]]),
+        (ALL, {"xt": "user/-/state/com.google/unread"}, [ids[1]]),
+        (ALL, {"xt": [READ, STARRED]}, [ids[0], *ids[3:]]),
+        (STARRED, {}, [ids[1], ids[2]]),
+        (STARRED, {"xt": READ}, [ids[2]]),
+        (STARRED, {"it": READ}, [ids[1]]),
+        (HOME, {}, ids),
+        (HOME, {"xt": READ}, unread),
+        (HOME, {"it": READ}, [ids[1]]),
+        (LATER, {}, []),
+        (ALL, {"xt": HOME}, []),
+        (feed, {}, ids),
+        (feed, {"xt": READ}, unread),
+        (f"feed/{FEED}", {}, ids),
+        ("feed/https:/blog.example/feed", {}, ids),
+        ("feed/other", {}, []),
+        ("feed/999", {}, []),
+        ("user/-/label/Nothing", {}, []),
+        ("user/-/state/com.google/broadcast", {}, []),
+        ("nonsense", {}, []),
+        (ALL, {"it": READ, "xt": READ}, []),
+        (ALL, {"xt": "user/-/label/Nothing", "it": "user/-/state/com.google/fresh"}, ids),
+    ):
+        for size in (1, 1000):
+            assert await app.ids(stream, n=size, **more) == expected, (stream, more)
+            assert await app.ids(stream, n=size, r="o", **more) == expected[::-1], (stream, more)
+        assert (await app.get("stream/items/count", s=stream)).text == str(len(await app.ids(stream)))
+
+
+async def test_counts(server: World, alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """By the state of items: each counts once, however many channels hold it."""
+    await alice.post(action="follow", channel="later", url=FEED)
+    await mark(alice, ids[0], "mark_read", channel="global")
+    feed = (await app.json("subscription/list"))["subscriptions"][0]["id"]
+    found = (await app.json("unread-count", all="true"))["unreadcounts"]
+    assert {one["id"]: one["count"] for one in found} == dict.fromkeys((ALL, HOME, LATER, feed), 4)
+    assert all(one["newestItemTimestampUsec"].isdigit() for one in found)
+
+
+async def test_contents_in_every_form_of_id(app: NativeApp, alice: Reader, ids: list[str]) -> None:
+    await mark(alice, ids[0], "mark_read", channel="home")
+    await mark(alice, ids[1], "save")
+    long = [f"tag:google.com,2005:reader/item/{int(item):016x}" for item in ids]
+    assert all(one.startswith("tag:google.com,2005:reader/item/000") for one in long)
+    forms = {"i": [long[0], long[1][-16:], ids[2], long[0], "nonsense", "1000999999999999", "null"]}
+    reply = (await app.post("stream/items/contents", **forms)).json()
+    assert reply["id"] == ALL
+    assert isinstance(reply["updated"], int)
+    first, second, third = reply["items"]
+    assert [one["id"] for one in reply["items"]] == long[:3]
+    listed = (await app.json("subscription/list"))["subscriptions"]
+    for one in reply["items"]:
+        assert one["title"]
+        assert isinstance(one["published"], int)
+        assert isinstance(one["crawlTimeMsec"], str)
+        assert isinstance(one["timestampUsec"], str)
+        assert one["canonical"] == one["alternate"]
+        assert one["alternate"][0]["type"] == "text/html"
+        assert one["summary"]["content"] == one["content"]["content"]
+        assert one["origin"]["streamId"] in {feed["id"] for feed in listed}
+        assert one["origin"]["title"] == "A blog"
+    assert first["categories"] == [ALL, READ, HOME]
+    assert second["categories"] == [ALL, STARRED, HOME]
+    assert third["categories"] == [ALL, HOME]
+
+
+async def test_pages_with_contents(app: NativeApp, ids: list[str]) -> None:
+    """With and without a stream, by GET and POST; pages are full, and the last one has no continuation."""
+    seen: list[str] = []
+    more: dict[str, Any] = {}
+    while True:
+        page = (await app.get("stream/contents", n=2, output="json", **more)).json()
+        seen += [str(int(one["id"][-16:], 16)) for one in page["items"]]
+        if "continuation" not in page:
+            break
+        assert len(page["items"]) == 2
+        more = {"c": page["continuation"]}
+    assert seen == ids
+    for reply in (
+        await app.get(f"stream/contents/{HOME}", n=5),
+        await app.get("stream/contents/user%2F-%2Flabel%2FHome", n=5),
+        await app.get(f"stream/contents/feed/{FEED}", n=5),
+        await app.post("stream/contents", n=5, s=HOME),
+        await app.get("stream/contents", n=5),
+    ):
+        assert [str(int(one["id"][-16:], 16)) for one in reply.json()["items"]] == ids
+
+
+async def test_read_posts_of_an_unfollowed_feed_have_a_feed(app: NativeApp, alice: Reader, ids: list[str]) -> None:
+    await mark(alice, ids[0], "mark_read", channel="home")
+    await mark(alice, ids[1], "save")
+    await alice.post(action="unfollow", channel="home", url=FEED)
+    left = await app.ids()
+    assert left == ids[:2]
+    reply = (await app.post("stream/items/contents", i=left)).json()
+    listed = {one["id"] for one in (await app.json("subscription/list"))["subscriptions"]}
+    assert {one["origin"]["streamId"] for one in reply["items"]} == {"feed/other"} <= listed
+    assert await app.ids("feed/other") == left
+
+
+async def test_bad_questions(app: NativeApp, ids: list[str]) -> None:
+    """One line of text that names the parameter; too large a number counts as the maximum."""
+    for params in ({"ot": "yesterday"}, {"nt": "-1"}, {"c": "x"}, {"n": "many"}, {"c": "9" * 30}):
+        (name,) = params
+        reply = await app.get("stream/items/ids", 400, **params)
+        assert f"'{name}'" in reply.text
+        assert reply.text.count("\n") == 1
+    assert await app.ids(n=10**9) == ids
+    assert await app.ids(ot=0, nt=10**15) == ids
+    assert (await app.post("stream/items/contents", i=["x", "y"])).json()["items"] == []
+
+
+async def test_nobody_reads_other_peoples_posts(server: World, app: NativeApp, bob: Reader) -> None:
+    await server.publish(OTHER, *posts("private", host="other.example"))
+    await bob.post(action="follow", channel="home", url=OTHER)
+    his = numbered(await bob.ids("home"))
+    assert (await app.post("stream/items/contents", i=his)).json()["items"] == []
+    assert await app.ids(f"feed/{OTHER}") == []
+
+
+async def test_ten_thousand_contents_in_one_request(app: NativeApp, ids: list[str]) -> None:
+    """With as many tags, as Capy sends them."""
+    named = [str(10**15 + number) for number in range(1, 10_001)]
+    reply = await app.post("stream/items/contents", i=named, T=["x"] * 10_000)
+    assert {one["id"][-16:] for one in reply.json()["items"]} == {f"{int(item):016x}" for item in ids}
+    await app.post("stream/items/contents", 400, i=[*named, "1000000000020000"])
