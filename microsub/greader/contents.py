@@ -86,10 +86,10 @@ class NativeContents:
         labels = label_names(channels)
         for at in range(0, len(ids), _AT_ONCE):
             some = ids[at : at + _AT_ONCE]
-            visible, places, *members = await asyncio.gather(
+            visible, places, members = await asyncio.gather(
                 shown(self._redis, user, GLOBAL, some),
                 places_of(self._redis, user, some),
-                *(in_channels(self._redis, user, [uid], some, "posts") for uid in labels.values()),
+                asyncio.gather(*(in_channels(self._redis, user, [uid], some, "posts") for uid in labels.values())),
             )
             there = [item for item in some if item in visible.rows and item in places]
             while there:

@@ -77,10 +77,10 @@ class NativeReading:
         user, labels = call.user, label_names(call.channels)
         places = await arrivals_in(self._redis, user, [channel.uid for channel in call.channels], "unread")
         ids = list(places)
-        followed, feeds, *members = await asyncio.gather(
+        followed, feeds, members = await asyncio.gather(
             self._contents.followed(user, call.channels),
             self._reading.feeds_of(ids),
-            *(in_channels(self._redis, user, [uid], ids, "posts") for uid in labels.values()),
+            asyncio.gather(*(in_channels(self._redis, user, [uid], ids, "posts") for uid in labels.values())),
         )
         found: defaultdict[str, list[int]] = defaultdict(list)
         for item, feed in zip(ids, feeds, strict=True):

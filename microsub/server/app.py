@@ -29,6 +29,8 @@ from microsub.base.plaintext import shown
 from microsub.greader.api import PATHS as NATIVE_PATHS
 from microsub.greader.api import NativeEndpoint
 from microsub.greader.contents import NativeContents
+from microsub.greader.follows import NativeFollows
+from microsub.greader.marks import NativeMarks
 from microsub.greader.reads import NativeReading
 from microsub.greader.streams import Streams
 from microsub.hub import HubEndpoint, TopicActions, TopicEndpoint
@@ -223,8 +225,21 @@ def _native_endpoint(parts: WebParts) -> NativeEndpoint:
     stores = parts.stores
     streams = Streams(stores.redis, stores.channels, parts.reading, stores.items, stores.events)
     shapes = (stores.redis, stores.channels, stores.feeds, parts.reading, parts.settings.public_url)
+    follows = NativeFollows(
+        stores.channels,
+        parts.following,
+        parts.search,
+        parts.entered,
+        parts.feed_lists,
+        parts.list_imports,
+        parts.quotas,
+    )
     return NativeEndpoint(
-        NativeReading(stores.redis, streams, NativeContents(*shapes), parts.reading).table(),
+        {
+            **NativeReading(stores.redis, streams, NativeContents(*shapes), parts.reading).table(),
+            **NativeMarks(stores.redis, stores.channels, stores.items, streams, parts.quotas.most).table(),
+            **follows.table(),
+        },
         stores.accounts,
         parts.reading,
         parts.quotas,

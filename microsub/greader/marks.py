@@ -1,0 +1,134 @@
+"""Changes of items by native apps: read, starred, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from microsub.accounts import Most
+from microsub.base.errors import InvalidRequest
+from microsub.greader.api import OK, NativeCall, NativeRoute, NativeTable
+from microsub.greader.ids import READING_LIST, StreamName, items_of, microseconds, stream_of
+from microsub.greader.streams import StreamQuery, Streams, label_names
+from microsub.model.reader import GLOBAL, Reason
+from microsub.posts import Items
+from microsub.redis.protocol import Redis
+from microsub.timelines import (
+    Channels,
+    Leaving,
+    ReadState,
+    RestoredItem,
+    SavedPosts,
+    in_channels,
+    move_items,
+    restore_items,
+    shown,
+    take_out,
+)
+from microsub.web.responses import HttpReply
+
+MOST_NAMED = 10_000
+_ALL = 10_000_000
+_READ = StreamName("state", "read")
+_UNREAD = (StreamName("state", "kept-unread"), StreamName("state", "unread"))
+_STARRED = StreamName("state", "starred")
+
+
+@dataclass(eq=False, repr=False)
+class NativeMarks:
+    """The marks of native apps. They act in all channels that hold an item."""
+
+    redis: Redis
+    channels: Channels
+    items: Items
+    streams: Streams
+    most: Most
+
+    def __post_init__(self) -> None:
+        self._read_state = ReadState(self.redis, self.items.scores)
+        self._saved = SavedPosts(self.redis, self.items)
+
+    def table(self) -> NativeTable:
+        """The requests by name."""
+        return {
+            "edit-tag": NativeRoute(self.edit, _POST, writes=True, changes_topics=True),
+            "mark-all-as-read": NativeRoute(self.mark_all, _POST),
+        }
+
+    async def edit(self, call: NativeCall) -> HttpReply:
+        """Add tags to items and remove some; unknown tags and items are ignored. Without items it creates channels."""
+        user, now = call.user, call.now
+        named = call.params.many("i")
+        if len(named) > MOST_NAMED:
+            raise InvalidRequest(f"'i' names too many items: expected {MOST_NAMED} at most")
+        ids = items_of(named)
+        added, removed = ([stream_of(text) for text in call.params.many(name)] for name in ("a", "r"))
+        labels = label_names(call.channels)
+        if named and not ids:
+            return OK
+        if _READ in added or (any(one in removed for one in _UNREAD) and _READ not in removed):
+            await self._read_state.mark(user, GLOBAL, ids, "read", now)
+        elif _READ in removed or any(one in added for one in _UNREAD):
+            await self._read_state.mark(user, GLOBAL, ids, "unread", now)
+        if _STARRED in added and ids:
+            await self._saved.save(user, ids, now, most=await self.most("saved", user))
+        elif _STARRED in removed and ids:
+            await self._saved.unsave(user, ids, now)
+        for tag in added:
+            if tag is not None and tag.kind == "label":
+                uid = labels.get(tag.value) or await self._created(user, tag.value, now)
+                await self._copy(user, uid, ids, now)
+        for tag in removed:
+            if tag is not None and tag.kind == "label" and tag.value in labels and ids:
+                await self._take_off(user, labels[tag.value], [*labels.values()], ids, now)
+        return OK
+
+    async def mark_all(self, call: NativeCall) -> HttpReply:
+        """Mark all items that had arrived in a stream by `ts` as read."""
+        text = call.params.text("ts")
+        before = None if text is None else microseconds(text) + 1
+        name = call.params.text("s") or READING_LIST
+        query = StreamQuery(stream_of(name), _ALL, before=before, without=(_READ,))
+        page = await self.streams.page(call.credential, call.channels, query, call.now)
+        if page.rows:
+            await self._read_state.mark(call.user, GLOBAL, [row.id for row in page.rows], "read", call.now)
+        return OK
+
+    async def _created(self, user: str, name: str, now: float) -> str:
+        return (await self.channels.create(user, name, now, most=await self.most("channels", user))).uid
+
+    async def _copy(self, user: str, uid: str, ids: Sequence[str], now: float) -> None:
+        """Show the items, which the user sees already, in that channel as well, with their read state."""
+        visible = (await shown(self.redis, user, GLOBAL, ids)).rows if ids else {}
+        known = await self.items.timeline_items([item for item in ids if item in visible])
+        back = [
+            RestoredItem(item, now if visible[item.id].is_read else None)
+            for item in sorted(known, key=lambda item: float(item.score))
+        ]
+        for at in range(0, len(back), 500):
+            await restore_items(self.redis, self.items, user, uid, back[at : at + 500], (), now)
+
+    async def _take_off(self, user: str, uid: str, uids: Sequence[str], ids: Sequence[str], now: float) -> None:
+        """Take items out of a channel; those that no other of the user's own shows move to the first of their feed."""
+        there = await in_channels(self.redis, user, [uid], ids, "posts")
+        others = [one for one in uids if one != uid]
+        elsewhere = await in_channels(self.redis, user, others, list(there), "posts") if others and there else set()
+        follows = await self.channels.all_subscriptions(user)
+        rows = await self.items.fields(list(there), ["feed"])
+        feeds = {item: (feed or b"").decode() for item, (feed,) in zip(there, rows, strict=True)}
+        own = {one.feed for one in follows.get(uid, ())}
+        for reason, is_own in ((Reason.MOVED, True), (Reason.UNFOLLOWED, False)):
+            # Otherwise a later edit would bring a post of the channel's own feeds back.
+            if some := [item for item in ids if item in elsewhere and (feeds[item] in own) == is_own]:
+                await take_out(self.redis, user, uid, some, Leaving(reason, removed_too=False), now)
+        last = [item for item in ids if item in there - elsewhere]
+        first = {one.feed: home for home, some in reversed(follows.items()) if home in uids for one in some}
+        homes: dict[str, list[str]] = {}
+        for item in last:
+            homes.setdefault(first.get(feeds[item], others[0] if others else uid), []).append(item)
+        for home, moved in homes.items():
+            if home != uid:
+                await move_items(self.redis, self.items, user, home, moved, now)
+
+
+_POST = frozenset({"POST"})

@@ -1,0 +1,116 @@
+"""Feeds and folders that native apps change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.native_app import NativeApp
+from tests.support.reader import Reader
+from tests.support.readers import posts
+from tests.support.world import World
+
+FEED = "https://blog.example/feed"
+OTHER = "https://other.example/feed"
+HOME, LATER, NEW = "user/-/label/Home", "user/-/label/Later", "user/-/label/New"
+
+
+async def feeds(app: NativeApp) -> dict[str, dict[str, Any]]:
+    listed = (await app.json("subscription/list"))["subscriptions"]
+    return {one["url"]: one for one in listed if one["id"] != "feed/other"}
+
+
+async def folders(app: NativeApp, url: str) -> list[str]:
+    return [category["id"] for category in (await feeds(app))[url]["categories"]]
+
+
+@pytest.fixture
+async def blog(server: World, alice: Reader, app: NativeApp) -> str:
+    """The stream of a feed in Alice's channel `home`."""
+    await server.publish(FEED, *posts("b", "a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    stream: str = (await feeds(app))[FEED]["id"]
+    return stream
+
+
+async def test_follow_and_unfollow(alice: Reader, app: NativeApp, blog: str) -> None:
+    """With a name and a new folder, or without any; `i=null` and unknown parameters are ignored."""
+    reply = await app.post("subscription/edit", ac="subscribe", s=f"feed/{OTHER}", t="My name", a=NEW, i="null")
+    assert reply.text == "OK"
+    found = (await feeds(app))[OTHER]
+    assert (found["title"], found["categories"]) == ("My name", [{"id": NEW, "label": "New"}])
+    await app.post("subscription/edit", ac="subscribe", s="feed/https://third.example/feed")
+    assert await folders(app, "https://third.example/feed") == [HOME]
+    await app.post("subscription/edit", ac="unsubscribe", s=[blog, f"feed/{OTHER}"])
+    assert set(await feeds(app)) == {"https://third.example/feed"}
+    assert [one["url"] for one in (await alice.get(action="follow", channel="global"))["items"]] == [
+        "https://third.example/feed"
+    ]
+
+
+async def test_rename_and_move(server: World, alice: Reader, app: NativeApp, blog: str) -> None:
+    await app.post("subscription/edit", ac="edit", s=blog, t="My name")
+    assert (await feeds(app))[FEED]["title"] == "My name"
+    assert (await alice.get(action="follow", channel="home"))["items"][0]["name"] == "My name"
+    await app.post("subscription/edit", ac="edit", s=blog, a=LATER, r=HOME)
+    assert await folders(app, FEED) == [LATER]
+    assert len(await alice.ids("later")) == 2
+    assert (await feeds(app))[FEED]["title"] == "My name"
+    await app.post("subscription/edit", ac="edit", s=blog, a=NEW)
+    assert await folders(app, FEED) == [LATER, NEW]
+    await app.post("subscription/edit", ac="edit", s=blog, r=LATER)
+    assert await folders(app, FEED) == [NEW]
+    await app.post("subscription/edit", ac="edit", s=blog, r=NEW)
+    assert await folders(app, FEED) == [NEW]
+
+
+async def test_quick_add(server: World, app: NativeApp, blog: str) -> None:
+    """A followed feed counts as found; what leads to no feed is no error."""
+    for query in (FEED, f"feed/{FEED}"):
+        reply = (await app.post("subscription/quickadd", quickadd=query)).json()
+        assert (reply["numResults"], reply["streamId"]) == (1, blog)
+    nothing = (await app.post("subscription/quickadd", quickadd="https://nowhere.example/")).json()
+    assert nothing == {"numResults": 0, "query": "https://nowhere.example/"}
+    await app.post("subscription/quickadd", 400)
+
+
+async def test_folders(alice: Reader, app: NativeApp, blog: str) -> None:
+    """Feeds of a removed folder go to the first of the others; the only one stays."""
+    await app.post("rename-tag", s=HOME, dest="user/-/label/At home")
+    assert await folders(app, FEED) == ["user/-/label/At home"]
+    await app.post("disable-tag", s="user/-/label/Nothing")
+    await app.post("disable-tag", s="user/-/label/At home")
+    assert await folders(app, FEED) == [LATER]
+    assert len(await alice.ids("later")) == 2
+    assert "only folder" in (await app.post("disable-tag", 400, s=LATER)).text
+    assert await folders(app, FEED) == [LATER]
+    await app.post("rename-tag", 400, s=LATER, dest="nonsense")
+
+
+async def test_lists_of_feeds(server: World, app: NativeApp, blog: str) -> None:
+    exported = await app.get("subscription/export")
+    assert FEED in exported.text
+    assert exported.headers["content-type"].startswith("text/x-opml")
+    await app.post("subscription/edit", ac="unsubscribe", s=blog)
+    url = f"{app.address}/reader/api/0/subscription/import"
+    headers = {**app.headers, "Content-Type": "text/xml"}
+    reply = await app.client.post(url, content=exported.content, headers=headers)
+    assert (reply.status_code, reply.text) == (200, "OK")
+    assert await folders(app, FEED) == [HOME]
+    refused = await app.client.post(url, content=b"no list", headers=headers)
+    assert (refused.status_code, refused.text.count("\n")) == (400, 1)
+
+
+async def test_empty_shapes(app: NativeApp) -> None:
+    assert await app.json("preference/list") == {"prefs": []}
+    assert await app.json("preference/stream/list") == {"streamprefs": {}}
+    assert await app.json("friend/list") == {"friends": []}
+
+
+async def test_bad_changes(app: NativeApp, blog: str) -> None:
+    await app.post("subscription/edit", 400, ac="dance", s=blog)
+    await app.post("subscription/edit", 400, ac="subscribe", s="feed/nonsense")
+    await app.post("subscription/edit", 404, ac="edit", s="feed/999", t="x")
+    await app.post("subscription/edit", ac="unsubscribe", s="feed/999")
+    assert set(await feeds(app)) == {FEED}
