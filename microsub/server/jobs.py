@@ -6,18 +6,21 @@ A command needs one of them, so each is loaded at its first use, by way of the f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
 from microsub import admin, delivery, polling, post_store, search, timelines, websub
+from microsub.base.errors import StoreError
 from microsub.base.settings import Settings
 from microsub.configuration.document import check
-from microsub.redis.presence import ProcessCounts
+from microsub.redis.presence import TO_COME, ProcessCounts
 from microsub.server.stores import Stores, following, ingest
 from microsub.work import DeadLetter, DeadLetters, Handler, Stream
 
@@ -48,6 +51,22 @@ STAGES = ("stored", "incomplete", *QUEUES)
 def letter_retry(stores: Stores) -> Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]:
     """The function that puts dead letters back, and returns failures as text; see `delivery.stage.retry`."""
     return functools.partial(delivery.retry, DeadLetters(stores.redis), store=ingest(stores).add_found, stages=STAGES)
+
+
+@contextlib.asynccontextmanager
+async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
+    """A heartbeat for a worker that is about to start, so that no other takes its place.
+
+    It counts for a minute, like any other, or until the end of the block. An unreachable Redis is ignored here.
+    """
+    name = f"{polling.worker_name()}{TO_COME}"
+    with contextlib.suppress(StoreError):
+        await stores.presence.beat(name, time.time())
+    try:
+        yield
+    finally:
+        with contextlib.suppress(StoreError):
+            await stores.presence.leave(name)
 
 
 def can_search(settings: Settings) -> bool:

@@ -6,12 +6,10 @@ import asyncio
 import contextlib
 import functools
 import gettext
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
 from microsub.accounts import Activity, Sessions
 from microsub.admin import Hours
-from microsub.base.errors import StoreError
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.settings import Settings
 from microsub.delivery import LookUpRetry, Reminder
@@ -20,10 +18,9 @@ from microsub.hub import HubWorker
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
 from microsub.micropub import Media
 from microsub.parsing.pool import ParsePool
-from microsub.polling import Worker, worker_name
+from microsub.polling import Worker
 from microsub.reader import FOLDERS
 from microsub.redis.lease import take_turn
-from microsub.redis.presence import TO_COME
 from microsub.search import IndexFolder, IndexReader, PostSearch
 from microsub.server.fetching import open_fetcher
 from microsub.server.jobs import can_search, figures, follow_repair, follower, post_bytes, retention, survey, sweeping
@@ -62,22 +59,6 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
                 task.cancel()
             worker.stop()
             await asyncio.gather(polling, *rounds, return_exceptions=True)
-
-
-@contextlib.asynccontextmanager
-async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
-    """A heartbeat for a worker that is about to start, so that no other takes its place.
-
-    It counts for a minute, like any other, or until the end of the block. An unreachable Redis is ignored here.
-    """
-    name = f"{worker_name()}{TO_COME}"
-    with contextlib.suppress(StoreError):
-        await stores.presence.beat(name, time.time())
-    try:
-        yield
-    finally:
-        with contextlib.suppress(StoreError):
-            await stores.presence.leave(name)
 
 
 @contextlib.asynccontextmanager

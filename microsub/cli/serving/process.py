@@ -166,7 +166,7 @@ async def _run_on_stores(settings: Settings, parts: Parts, stop: asyncio.Event, 
                 giving_way = asyncio.create_task(_give_way_after(inside), name="giving way")
                 stack.callback(giving_way.cancel)
         elif beside is not None:
-            await stack.enter_async_context(server.worker.worker_to_come(stores))
+            await stack.enter_async_context(server.jobs.worker_to_come(stores))
             stack.push_async_callback(beside.end)  # before the stores are closed
             worker = beside
             beside.begin()
