@@ -49,6 +49,14 @@ programs: # the programs that tests start besides Python
 test-matrix: $(VENV)/.dev programs ## the same, also on fakeredis and a Redis Cluster where possible, with four times the generated inputs
 	@TEST_MATRIX=1 TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
+.PHONY: test-pythons
+test-pythons: ## run all tests on each Python from 3.11 to 3.14 on PATH; ARGS as for test
+	@for version in 3.11 3.12 3.13 3.14; do \
+		if python$$version -c '' 2>/dev/null; then \
+			$(MAKE) --no-print-directory test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+		else echo "Python $$version: not on PATH"; fi; \
+	done
+
 check-fast: $(VENV)/.dev ## check format, lint, types, layers, Lua; no tests, about a minute
 	@scripts/check --fast
 
