@@ -108,9 +108,10 @@ class LocalSignIn:
         Raises NotRecognised, TooManyRequests.
         """
         user = who if self._addresses is None else await self._addresses.meant(who)
-        if not await self._is_right(user, password, where, now):
+        right, found = await asyncio.gather(self._is_right(user, password, where, now), self._accounts.user(user))
+        if not right:
             raise NotRecognised(N_("The name or password is incorrect."))
-        return _recognised(user, await self._accounts.user(user), "with a password")
+        return _recognised(user, found, "with a password")
 
     async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
         """The passkey options for a visitor who isn't recognised yet.
@@ -242,15 +243,19 @@ class LocalSignIn:
     async def _is_right(self, user: str, password: str, where: SignInOrigin, now: float) -> bool:
         """Whether that is the user's password; the attempt is counted."""
         cookie = next((one for one in _held(where.devices) if owner_in(one) == user), "")
-        known = await self.credentials.knows_device(user, cookie, now)
+        with _paused_counted("password"):
+            known, _ = await asyncio.gather(
+                self.credentials.knows_device(user, cookie, now), self._attempts.require_hash(user, now)
+            )
         # A known browser has its own count, and waits for nobody.
         async with nullcontext() if known else self._turn(where.address):
             return await self._is_right_now(user, password, where.address, now, cookie if known else "")
 
     async def _is_right_now(self, user: str, password: str, address: str, now: float, device: str) -> bool:
         with _paused_counted("password"):
-            hashed, _ = await asyncio.gather(self.credentials.password(user), self._attempts.require_hash(user, now))
-            attempt = await self._attempts.begin(address, now, device=device)
+            attempt, hashed = await asyncio.gather(
+                self._attempts.begin(address, now, device=device), self.credentials.password(user)
+            )
         try:
             right = await self._passwords.is_right(user, hashed, password, attempt.turn)
         except TooManyRequests:

@@ -84,7 +84,7 @@ async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
 
 
 async def test_following_resumes_after_a_restart_of_redis(tmp_path: Path) -> None:
-    """If the embedded Redis is killed, the server starts it again, and following resumes by itself."""
+    """If the embedded engine is killed, the server starts it again, and following resumes by itself."""
     async with installation(tmp_path, {"users": {}}) as installed:
         await installed.serve()
         follower = await Follower.start(installed, "--follow", "--since", "0")
@@ -93,9 +93,9 @@ async def test_following_resumes_after_a_restart_of_redis(tmp_path: Path) -> Non
             await follower.has("before")
             os.kill(json.loads((installed.folder / "data" / "redis.json").read_text())["pid"], signal.SIGKILL)
             # The server starts it again, and logs that.
-            await wait_until(lambda: "the embedded Redis runs again" in (installed.folder / "0.log").read_text())
+            await wait_until(lambda: "the embedded engine runs again" in (installed.folder / "0.log").read_text())
             words = (installed.folder / "0.log").read_text()
-            assert "the embedded Redis has stopped" in words
+            assert "the embedded engine has stopped" in words
             assert "Traceback" not in words
 
             async def saved() -> bool:
@@ -112,7 +112,7 @@ async def test_following_resumes_after_a_restart_of_redis(tmp_path: Path) -> Non
 
 
 async def test_the_last_follower_stops_redis_at_a_signal(tmp_path: Path) -> None:
-    """A command that a signal ends stops the embedded Redis if nobody else uses it."""
+    """A command that a signal ends stops the embedded engine if nobody else uses it."""
     data = tmp_path / "data"
     async with installation(tmp_path, {"users": {}}) as installed:
         async with open_post_store(data_dir=data, create=True) as posts:
