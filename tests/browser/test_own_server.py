@@ -147,7 +147,7 @@ async def test_a_person_without_a_website_reads_by_the_page_here(here: Tab, worl
     assert (signed.me, len(await signed.read("home"))) == (page, 3)
     await here.page.goto(f"{own}/account")
     assert page in await here.text()
-    await here.page.locator("summary").click()
+    await here.page.get_by_role("region", name="Tokens", exact=True).locator("summary").click()
     await here.fill(name="My laptop")
     await here.page.uncheck('input[name=scope][value="follow"]')
     await here.press("Create token")

@@ -24,7 +24,7 @@ from microsub_conformance.runner import CouldNotRun, Target, run
 from microsub_conformance.site.publisher import FeedServer, PublishedDocument
 from microsub_conformance.verdict import Result, Violation
 from tests.conformance.reference_server import Server, serving
-from tests.conformance.variants import CharsetAdded
+from tests.conformance.variants import OtherHeaders
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_waits_for_a_server_without_deliveries_end(monkeypatch: pytest.MonkeyPat
 
 def test_text_report_groups_by_source_and_shows_the_exchange(target: Target) -> None:
     """The text report groups requirements by spec, apps and design, and shows request and reply of failures."""
-    with serving(CharsetAdded()) as broken:
+    with serving(OtherHeaders()) as broken:
         shown = _invoke(broken, "--only", "replies", "--only", "tokens.header")
     assert shown.exit_code == 1
     text = shown.output
@@ -173,17 +173,17 @@ def test_no_report_shows_a_token(target: Target, form: str) -> None:
 def test_junit_report_is_xml_with_a_suite_for_each_source(tmp_path: Path) -> None:
     """JUnit XML counts failures and names every case; it is written to the named file."""
     file = tmp_path / "report.xml"
-    with serving(CharsetAdded()) as broken:
+    with serving(OtherHeaders()) as broken:
         shown = _invoke(
             broken, "--only", "replies", "--only", "scopes.read", "--format", "junit", "--output", str(file)
         )
-    assert (shown.exit_code, "2 fail" in shown.output) == (1, True)
+    assert (shown.exit_code, "3 fail" in shown.output) == (1, True)
     root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
     suites = {suite.attrib["name"].split(",")[0]: suite.attrib for suite in root}
-    assert suites["From reader apps"]["failures"] == "1"
+    assert suites["From reader apps"]["failures"] == "2"
     assert suites["From the design of microsub-server"]["skipped"] == "1"
     failed = [case.attrib["name"] for case in root.iter("testcase") if case.find("failure") is not None]
-    assert failed == ["content-type", "error-content-type"]
+    assert failed == ["content-type", "no-store", "error-content-type"]
 
 
 def test_list_names_all_requirements() -> None:

@@ -131,13 +131,13 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_hanging_callback_delays_no_other(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few requests wait for its host, which then gets no more for a while; others get their deliveries meanwhile."""
-    hurried(monkeypatch)
     slow = [await client.subscribe(path=f"/slow{number}") for number in range(40)]
     for app in slow:
         client.site.serve(app.path, Asked.hang)
     quick = client.callback("/quick")
     url = quick.url.replace("app.test", "quick.test")
     assert (await client.ask(url)).status_code == 202
+    hurried(monkeypatch)
     before = len(client.site.asked)
     await client.arrive("second")
     client.server.now += 0.2

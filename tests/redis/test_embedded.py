@@ -575,7 +575,7 @@ def test_files_are_private_for_any_umask(data_dir):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
+def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, caplog):
     """Anybody who can write there could replace our Redis. A group gets a warning: many users have their own."""
     data_dir.mkdir()
     data_dir.chmod(0o777)
@@ -583,7 +583,7 @@ def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
         start_embedded(data_dir)
     data_dir.chmod(0o770)
     start_embedded(data_dir).stop()
-    assert "chmod g-w" in capsys.readouterr().out
+    assert "chmod g-w" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

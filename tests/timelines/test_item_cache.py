@@ -159,8 +159,8 @@ async def test_a_lost_connection_flushes_and_is_made_again(tracked, real_redis):
     await wait_until(lambda: "1" not in tracked._kept)
 
 
-async def test_a_quiet_connection_is_pinged(real_redis, redis_url):
-    """Silence is normal; a PING checks the connection, which stays."""
+async def test_a_quiet_connection_is_checked(real_redis, redis_url):
+    """Silence is normal; an ECHO checks the connection, which stays."""
     await real_redis.command("HSET", keys.item("1"), "Data", text("old"))
     # The connection must not be given up, however slow this machine is.
     tracker = Tracker(redis_url, keys.ITEM_PREFIX, ping_every=0.01, patience=600.0, retry_every=0.01)
@@ -171,7 +171,7 @@ async def test_a_quiet_connection_is_pinged(real_redis, redis_url):
 
     async def pings() -> int:
         stats = (await real_redis.command("INFO", "commandstats")).decode()
-        return int(stats.partition("cmdstat_ping:calls=")[2].partition(",")[0] or 0)
+        return int(stats.partition("cmdstat_echo:calls=")[2].partition(",")[0] or 0)
 
     start = await pings()
     await cache.get(["1"])
