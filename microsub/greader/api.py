@@ -27,12 +27,14 @@ from microsub.model.reader import NATIVE_APP, Channel, Credential, Grant
 from microsub.timelines import ReaderViews
 from microsub.web.headers import client_of, header
 from microsub.web.params import (
+    LARGE_BODIES_AT_ONCE,
     MAX_BODY,
     UNCHECKED_BODY,
     Params,
     RequestBody,
     body_pairs,
     collect,
+    declared_length,
     is_multipart,
     read_body,
     urlencoded,
@@ -211,7 +213,14 @@ class NativeEndpoint(HttpEndpoint):
         self._admit(grant, credential, now)
         exchange.user = grant.user
         await self._quotas.count(grant.user, now)
-        params, body = await _parameters(scope, exchange.receive, route.most_body)
+        is_large = verb == "POST" and declared_length(scope) > UNCHECKED_BODY
+        if is_large and not self._limiter.has_room(LARGE_BODIES_AT_ONCE, grant.user):
+            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
+        give_back = self._limiter.take([(LARGE_BODIES_AT_ONCE, grant.user)] if is_large else [])
+        try:
+            params, body = await _parameters(scope, exchange.receive, route.most_body)
+        finally:
+            give_back()
         known = header(scope, b"if-none-match") or ""
         at = stream[2] if stream else ""
         call = NativeCall(grant.user, credential, now, params, names.channels, at, body, known)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 
 from microsub.accounts import create_app_password
@@ -16,6 +19,25 @@ LOGIN = f"{ADDRESS}/accounts/ClientLogin"
 @pytest.fixture
 async def password(server: World, alice: Reader) -> str:
     return await create_app_password(server.accounts, alice.name, "Reeder", server.now)
+
+
+async def test_few_large_bodies_are_received_at_once(server: World, password: str) -> None:
+    """Each takes memory until it is complete: the seventeenth of a user waits for room, and others have theirs."""
+    auth = (await server.client.get(LOGIN, params={"Email": "alice", "Passwd": password})).text.splitlines()[2][5:]
+    headers = {"Authorization": f"GoogleLogin auth={auth}", "Content-Type": "application/x-www-form-urlencoded"}
+    complete = asyncio.Event()
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"i=1&" * 20_000
+        await complete.wait()
+        yield b"a=user/-/state/com.google/read"
+
+    address = f"{ADDRESS}/reader/api/0/edit-tag"
+    sending = [asyncio.create_task(server.client.post(address, content=parts(), headers=headers)) for _ in range(17)]
+    done, _ = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+    assert [one.result().status_code for one in done] == [429]
+    complete.set()
+    assert sorted(reply.status_code for reply in await asyncio.gather(*sending)) == [200] * 16 + [429]
 
 
 async def test_every_form_of_sign_in(server: World, password: str) -> None:
