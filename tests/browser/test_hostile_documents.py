@@ -16,12 +16,14 @@ from tests.support.web import publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 SHOWN = {name: case for name, case in CASES.items() if case.posts}
-# Chromium's scrollWidth has been one of before the layout, at load: a page is too wide where something of it is.
+# A page is too wide where something of it is. Left out: a text of more than 16,384 emoji in a row, which Chromium 156,
+# now and then, doesn't break at its lines' ends.
 TOO_WIDE = """() => {
     if (document.documentElement.scrollWidth <= innerWidth) return [];
     const found = [], nodes = document.createTreeWalker(document.documentElement, 5), range = document.createRange();
     for (let node = nodes.currentNode; node; node = nodes.nextNode()) {
         range.selectNode(node);
+        if (node.nodeType === 3 && node.length > 32768) continue;
         const boxes = node.nodeType === 1 ? [node.getBoundingClientRect()] : [...range.getClientRects()];
         const right = Math.max(...boxes.map((box) => box.right));
         if (right > innerWidth) found.push(`${right}: ${(node.outerHTML ?? node.data).slice(0, 200)}`);

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tests.hostile.bodies import GOOD, XML
 from tests.hostile.case import Case, Check, Outcome
-from tests.hostile.machine import GROWTH_OF_WIDE_TEXT
+from tests.hostile.machine import GROWTH_OF_ENDED, GROWTH_OF_WIDE_TEXT
 from tests.hostile.publisher import Asked
 from tests.support.polling import dated, rss
 
@@ -213,7 +213,9 @@ CASES = {
     "a-hundred-thousand-attributes": small(
         lambda: item(b"<a " + b" ".join(b'a%d=""' % number for number in range(100_000)) + b"/>"), "parse", "attributes"
     ),
-    "ten-megabytes-of-lt": small(lambda: channel(fill(b"<")), "parse", "could not be parsed in", spins=True),
+    "ten-megabytes-of-lt": small(
+        lambda: channel(fill(b"<")), "parse", "could not be parsed in", spins=True, growth=GROWTH_OF_ENDED
+    ),
     "a-thousand-enclosures": small(
         lambda: item(fill(b'<enclosure url="http://a.test/b.mp3" type="audio/mpeg"/>', MIB)), posts=1, check=stays_small
     ),
