@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from microsub.accounts.post_room import PostRoom
     from microsub.accounts.quotas import Most, RequestRate, UserQuotas, resolved
     from microsub.accounts.records import absent
+    from microsub.accounts.requests import AppRequests
     from microsub.accounts.sessions import (
         SIGN_IN,
         VISIT_NOTED,

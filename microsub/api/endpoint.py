@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import NoReturn, cast
 
 import orjson
 import structlog
 from starlette.types import Receive, Scope
 
-from microsub.accounts import Accounts, UserQuotas
+from microsub.accounts import Accounts, AppRequests
 from microsub.base.errors import (
     InsufficientScope,
     InvalidRequest,
@@ -74,32 +74,22 @@ _PLACES = ("last_event_id", "lastEventId", "Last-Event-ID")
 
 
 class MicrosubEndpoint(HttpEndpoint):
-    """Answers every request below `path`, a URL path without a slash at its end.
-
-    `changed` is called after a change of declarations of backend.json, `topics_changed` with a user whose topics may
-    have changed, and `used` with each valid token, all of them with Unix times.
-    """
+    """Answers every request below `path`, a URL path without a slash at its end."""
 
     def __init__(
         self,
         table: Table,
         accounts: Accounts,
         verification: ForeignTokenCheck,
-        quotas: UserQuotas,
+        requests: AppRequests,
         *,
         clock: Callable[[], float],
-        changed: Callable[[], None],
-        topics_changed: Callable[[str, float], Awaitable[object]],
-        used: Callable[[Credential, float], None],
         path: str = "/microsub",
     ) -> None:
         super().__init__()
         self._accounts = accounts
-        self._quotas = quotas
+        self._requests = requests
         self._clock = clock
-        self._changed = changed
-        self._topics_changed = topics_changed
-        self._used = used
         self._table = table
         self.actions = tuple(dict.fromkeys(action for _, action, _ in table))
         self._credentials = RequestCredentials(accounts, verification)
@@ -167,7 +157,7 @@ class MicrosubEndpoint(HttpEndpoint):
 
     async def _checked(self, presented: PresentedToken, now: float) -> Grant:
         grant = await self._credentials.checked(presented, now)
-        self._used(Credential(grant.user, presented.credential.digest), now)
+        self._requests.used(Credential(grant.user, presented.credential.digest), now)
         return grant
 
     async def _presented(self, scope: Scope, params: Params) -> PresentedToken:
@@ -187,15 +177,12 @@ class MicrosubEndpoint(HttpEndpoint):
                 return await self._stream(entry, scope, params, presented, now)
             grant = await self._checked(presented, now)
         exchange.user = grant.user
-        await self._quotas.count(grant.user, now)
+        await self._requests.begun(grant.user, now)
         if not isinstance(entry, Action):
             self._reject(verb, action, params)
         _require(grant, entry.scope)
         reply = await entry.run(Call(params, grant.user, now))
-        if entry.scope != READ:
-            self._changed()
-        if entry.changes_topics:
-            await self._topics_changed(grant.user, now)
+        await self._requests.ended(grant.user, now, declarations=entry.scope != READ, topics=entry.changes_topics)
         return reply
 
     async def _stream(
@@ -207,7 +194,7 @@ class MicrosubEndpoint(HttpEndpoint):
             return granted
 
         grant = await self._checked(presented, now)
-        await self._quotas.count(grant.user, now)
+        await self._requests.begun(grant.user, now)
         _require(grant, entry.scope)
         credential = Credential(grant.user, presented.credential.digest)
         position = header(scope, b"last-event-id") or next(filter(None, map(params.text, _PLACES)), "")
@@ -216,9 +203,9 @@ class MicrosubEndpoint(HttpEndpoint):
         return HttpReply(b"", reply.headers) if scope["method"] == "HEAD" else reply
 
     async def _fused(self, entry: FusedAction, params: Params, presented: PresentedToken, now: float) -> Reply:
-        credential, quotas = presented.credential, self._quotas
+        credential, requests = presented.credential, self._requests
         try:
-            await quotas.refuse_exhausted(credential.user, now)
+            await requests.quotas.refuse_exhausted(credential.user, now)
         except TooManyRequests:
             # Only clients that may use the action learn that the limit is reached.
             await self._credentials.checked(presented, now)
@@ -229,8 +216,8 @@ class MicrosubEndpoint(HttpEndpoint):
             grant = await self._credentials.asked(presented, error, now)
             credential = Credential(grant.user, credential.digest)
             grant, reply = await self._tried(entry, params, credential, now)
-        await quotas.count(grant.user, now)
-        self._used(credential, now)
+        await requests.begun(grant.user, now)
+        requests.used(credential, now)
         return await reply() if callable(reply) else reply
 
     async def _tried(
@@ -242,7 +229,7 @@ class MicrosubEndpoint(HttpEndpoint):
             # Clients that may not use the action don't learn what is wrong with their arguments.
             if not isinstance(error, Unauthorized):
                 _require(await self._accounts.verify(credential, now), entry.scope)
-                await self._quotas.count(credential.user, now)
+                await self._requests.begun(credential.user, now)
             raise
         _require(grant, entry.scope)
         return grant, reply

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import orjson
 from starlette.types import Receive, Scope
 
-from microsub.accounts import Accounts, UserQuotas, token_of_password
+from microsub.accounts import Accounts, AppRequests, token_of_password
 from microsub.base.errors import (
     MethodNotAllowed,
     MicrosubError,
@@ -127,33 +127,24 @@ def text_reply(text: str) -> HttpReply:
 
 
 class NativeEndpoint(HttpEndpoint):
-    """Answers every request to `PATHS`. `table` has the requests of users by the name after `reader/api/0/`.
-
-    `changed`, `topics_changed` and `used` are called as those of the Microsub endpoint are.
-    """
+    """Answers every request to `PATHS`. `table` has the requests of users by the name after `reader/api/0/`."""
 
     def __init__(
         self,
         table: NativeTable,
         accounts: Accounts,
         reading: ReaderViews,
-        quotas: UserQuotas,
+        requests: AppRequests,
         *,
         clock: Callable[[], float],
-        changed: Callable[[], None],
-        topics_changed: Callable[[str, float], Awaitable[object]],
-        used: Callable[[Credential, float], None],
     ) -> None:
         super().__init__()
         self._table: NativeTable = {"token": NativeRoute(_token), "user-info": NativeRoute(_user_info), **table}
         self.actions = ("greader ClientLogin", *(f"greader {name}" for name in self._table))
         self._accounts = accounts
         self._reading = reading
-        self._quotas = quotas
+        self._requests = requests
         self._clock = clock
-        self._changed = changed
-        self._topics_changed = topics_changed
-        self._used = used
         self._limiter = RateLimiter()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply:
@@ -212,7 +203,7 @@ class NativeEndpoint(HttpEndpoint):
         grant, names, _ = await self._reading.counts_with_token(credential, now)
         self._admit(grant, credential, now)
         exchange.user = grant.user
-        await self._quotas.count(grant.user, now)
+        await self._requests.begun(grant.user, now)
         is_large = verb == "POST" and declared_length(scope) > UNCHECKED_BODY
         if is_large and not self._limiter.has_room(LARGE_BODIES_AT_ONCE, grant.user):
             raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
@@ -225,10 +216,7 @@ class NativeEndpoint(HttpEndpoint):
         at = stream[2] if stream else ""
         call = NativeCall(grant.user, credential, now, params, names.channels, at, body, known)
         reply = await route.run(call)
-        if route.writes:
-            self._changed()
-        if route.changes_topics:
-            await self._topics_changed(grant.user, now)
+        await self._requests.ended(grant.user, now, declarations=route.writes, topics=route.changes_topics)
         return reply
 
     def _credential(self, token: str) -> Credential:
@@ -241,7 +229,7 @@ class NativeEndpoint(HttpEndpoint):
         """Note the use of an app password. Raises Unauthorized for other tokens of this server."""
         if NATIVE_APP not in grant.scopes:
             raise Unauthorized("the token is no app password")
-        self._used(credential, now)
+        self._requests.used(credential, now)
 
 
 async def _parameters(scope: Scope, receive: Receive, most: int) -> tuple[Params, RequestBody]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from microsub.accounts import UserQuotas
 from microsub.base.errors import FetchError, InvalidRequest, NotFound, ParseError
@@ -20,6 +21,8 @@ from microsub.web.responses import CORS, HttpReply
 
 FIRST_CHANNEL = "Feeds"
 """The channel that a first follow without a folder creates."""
+MOST_FEEDS = 1000
+"""Feeds that one request may change."""
 _POST = frozenset({"POST"})
 
 
@@ -50,13 +53,20 @@ class NativeFollows:
         }
 
     async def edit(self, call: NativeCall) -> HttpReply:
-        """Follow, unfollow or change feeds; `t` has a name for each of `s`, in their order."""
-        action, names = call.params.text("ac"), call.params.many("t")
-        streams = [stream for text in call.params.many("s") if (stream := stream_of(text)) and stream.kind == "feed"]
+        """Follow, unfollow or change feeds; `t` has a name for each of `s`, in their order, or is missing."""
+        action, names = call.params.text("ac"), call.params.every("t")
+        streams = [stream_of(text) for text in call.params.every("s")]
         if action not in ("subscribe", "unsubscribe", "edit"):
             raise InvalidRequest("'ac' can't be used: expected subscribe, unsubscribe or edit")
-        for number, stream in enumerate(streams):
-            name = names[number] if number < len(names) else None
+        if names and len(names) != len(streams):  # a query and a body that both name the feeds
+            streams = [stream_of(text) for text in call.params.many("s")]
+        if names and len(names) != len(streams):
+            raise InvalidRequest("'t' can't be used: expected as many names as 's' has feeds")
+        if len(streams) > MOST_FEEDS:
+            raise InvalidRequest(f"'s' names too many feeds: expected {MOST_FEEDS} at most")
+        for stream, name in dict.fromkeys(zip_longest(streams, names)):
+            if stream is None or stream.kind != "feed":
+                continue
             if action == "subscribe":
                 await self._follow(call, stream.value, name)
             else:

@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from microsub.accounts import Most
+from microsub.accounts import AppRequests
 from microsub.base.errors import InvalidRequest
 from microsub.greader.api import OK, NativeCall, NativeRoute, NativeTable
 from microsub.greader.ids import READING_LIST, StreamName, items_of, microseconds, stream_of
 from microsub.greader.streams import StreamQuery, Streams, label_names
-from microsub.model.reader import GLOBAL, Reason
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
 from microsub.posts import Items
 from microsub.redis.protocol import Redis
-from microsub.timelines import (
-    Channels,
-    Leaving,
-    ReadState,
-    RestoredItem,
-    SavedPosts,
-    in_channels,
-    move_items,
-    restore_items,
-    shown,
-    take_out,
-)
+from microsub.timelines import Channels, Leaving, ReadState, SavedPosts, in_channels, move_items, take_out
 from microsub.web.responses import HttpReply
 
 MOST_NAMED = 10_000
@@ -42,7 +31,7 @@ class NativeMarks:
     channels: Channels
     items: Items
     streams: Streams
-    most: Most
+    requests: AppRequests
 
     def __post_init__(self) -> None:
         self._read_state = ReadState(self.redis, self.items.scores)
@@ -50,10 +39,7 @@ class NativeMarks:
 
     def table(self) -> NativeTable:
         """The requests by name."""
-        return {
-            "edit-tag": NativeRoute(self.edit, _POST, writes=True, changes_topics=True),
-            "mark-all-as-read": NativeRoute(self.mark_all, _POST),
-        }
+        return {"edit-tag": NativeRoute(self.edit, _POST), "mark-all-as-read": NativeRoute(self.mark_all, _POST)}
 
     async def edit(self, call: NativeCall) -> HttpReply:
         """Add tags to items and remove some; unknown tags and items are ignored. Without items it creates channels."""
@@ -71,16 +57,22 @@ class NativeMarks:
         elif _READ in removed or any(one in added for one in _UNREAD):
             await self._read_state.mark(user, GLOBAL, ids, "unread", now)
         if _STARRED in added and ids:
-            await self._saved.save(user, ids, now, most=await self.most("saved", user))
+            await self._saved.save(user, ids, now, most=await self.requests.quotas.most("saved", user))
         elif _STARRED in removed and ids:
             await self._saved.unsave(user, ids, now)
-        for tag in added:
-            if tag is not None and tag.kind == "label":
-                uid = labels.get(tag.value) or await self._created(user, tag.value, now)
-                await self._copy(user, uid, ids, now)
-        for tag in removed:
-            if tag is not None and tag.kind == "label" and tag.value in labels and ids:
-                await self._take_off(user, labels[tag.value], [*labels.values()], ids, now)
+        known = len(labels)
+        for name in _labels(added):
+            if name not in labels:
+                most = await self.requests.quotas.most("channels", user)
+                labels[name] = (await self.channels.create(user, name, now, most=most)).uid
+            if ids:
+                await move_items(self.redis, self.items, user, labels[name], ids, now, copies=True)
+        for name in _labels(removed):
+            if name in labels and ids:
+                await self._take_off(user, labels[name], [*labels.values()], ids, now)
+        # Most requests only mark items, and the declarations of all users are compared after a change of them.
+        moves = _STARRED in added or any(_labels([*added, *removed]))
+        await self.requests.ended(user, now, declarations=len(labels) > known, topics=moves)
         return OK
 
     async def mark_all(self, call: NativeCall) -> HttpReply:
@@ -94,41 +86,27 @@ class NativeMarks:
             await self._read_state.mark(call.user, GLOBAL, [row.id for row in page.rows], "read", call.now)
         return OK
 
-    async def _created(self, user: str, name: str, now: float) -> str:
-        return (await self.channels.create(user, name, now, most=await self.most("channels", user))).uid
-
-    async def _copy(self, user: str, uid: str, ids: Sequence[str], now: float) -> None:
-        """Show the items, which the user sees already, in that channel as well, with their read state."""
-        visible = (await shown(self.redis, user, GLOBAL, ids)).rows if ids else {}
-        known = await self.items.timeline_items([item for item in ids if item in visible])
-        back = [
-            RestoredItem(item, now if visible[item.id].is_read else None)
-            for item in sorted(known, key=lambda item: float(item.score))
-        ]
-        for at in range(0, len(back), 500):
-            await restore_items(self.redis, self.items, user, uid, back[at : at + 500], (), now)
-
     async def _take_off(self, user: str, uid: str, uids: Sequence[str], ids: Sequence[str], now: float) -> None:
-        """Take items out of a channel; those that no other of the user's own shows move to the first of their feed."""
+        """Take items out of a channel; those that no other channel shows move to the first that follows their feed."""
         there = await in_channels(self.redis, user, [uid], ids, "posts")
         others = [one for one in uids if one != uid]
-        elsewhere = await in_channels(self.redis, user, others, list(there), "posts") if others and there else set()
-        follows = await self.channels.all_subscriptions(user)
-        rows = await self.items.fields(list(there), ["feed"])
-        feeds = {item: (feed or b"").decode() for item, (feed,) in zip(there, rows, strict=True)}
-        own = {one.feed for one in follows.get(uid, ())}
-        for reason, is_own in ((Reason.MOVED, True), (Reason.UNFOLLOWED, False)):
-            # Otherwise a later edit would bring a post of the channel's own feeds back.
-            if some := [item for item in ids if item in elsewhere and (feeds[item] in own) == is_own]:
-                await take_out(self.redis, user, uid, some, Leaving(reason, removed_too=False), now)
+        elsewhere = await in_channels(self.redis, user, [*others, NOTIFICATIONS], list(there), "posts")
+        if some := [item for item in ids if item in elsewhere]:
+            await take_out(self.redis, user, uid, some, Leaving(Reason.MOVED, removed_too=False), now)
         last = [item for item in ids if item in there - elsewhere]
+        follows = await self.channels.all_subscriptions(user) if last else {}
+        rows = await self.items.fields(last, ["feed"])
         first = {one.feed: home for home, some in reversed(follows.items()) if home in uids for one in some}
         homes: dict[str, list[str]] = {}
-        for item in last:
-            homes.setdefault(first.get(feeds[item], others[0] if others else uid), []).append(item)
+        for item, (feed,) in zip(last, rows, strict=True):
+            homes.setdefault(first.get((feed or b"").decode(), others[0] if others else uid), []).append(item)
         for home, moved in homes.items():
             if home != uid:
                 await move_items(self.redis, self.items, user, home, moved, now)
+
+
+def _labels(tags: Sequence[StreamName | None]) -> list[str]:
+    return [tag.value for tag in tags if tag is not None and tag.kind == "label"]
 
 
 _POST = frozenset({"POST"})

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from microsub.accounts import AppRequests
 from microsub.admin import HealthReport
 from microsub.api.channels import ChannelActions
 from microsub.api.endpoint import MicrosubEndpoint
@@ -174,13 +175,14 @@ def _microsub_endpoint(parts: WebParts) -> MicrosubEndpoint:
         microsub_actions(parts),
         parts.stores.accounts,
         parts.verification,
-        parts.quotas,
+        _app_requests(parts),
         clock=parts.clock,
-        changed=parts.changed,
-        topics_changed=parts.topics_changed,
-        used=parts.token_used,
         path=ENDPOINT,
     )
+
+
+def _app_requests(parts: WebParts) -> AppRequests:
+    return AppRequests(parts.quotas, parts.token_used, parts.changed, parts.topics_changed)
 
 
 def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
@@ -222,7 +224,7 @@ def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
 
 
 def _native_endpoint(parts: WebParts) -> NativeEndpoint:
-    stores = parts.stores
+    stores, requests = parts.stores, _app_requests(parts)
     streams = Streams(stores.redis, stores.channels, parts.reading, stores.items, stores.events)
     shapes = (stores.redis, stores.channels, stores.feeds, parts.reading, parts.settings.public_url)
     follows = NativeFollows(
@@ -237,16 +239,13 @@ def _native_endpoint(parts: WebParts) -> NativeEndpoint:
     return NativeEndpoint(
         {
             **NativeReading(stores.redis, streams, NativeContents(*shapes), parts.reading).table(),
-            **NativeMarks(stores.redis, stores.channels, stores.items, streams, parts.quotas.most).table(),
+            **NativeMarks(stores.redis, stores.channels, stores.items, streams, requests).table(),
             **follows.table(),
         },
         stores.accounts,
         parts.reading,
-        parts.quotas,
+        requests,
         clock=parts.clock,
-        changed=parts.changed,
-        topics_changed=parts.topics_changed,
-        used=parts.token_used,
     )
 
 

@@ -109,19 +109,20 @@ def _move_keys(user: str, target: str) -> list[str]:
 
 async def move_items(
     redis: Redis, items: Items, user: str, target: str, ids: Sequence[str], now: float,
-    *, hidden_too: bool = False, most: int = 0,
+    *, hidden_too: bool = False, copies: bool = False, most: int = 0,
 ) -> int:  # fmt: skip
     """Move items from all channels that show them into `target`, with their read state; returns their number.
 
-    With `hidden_too` also from channels that hide them. Items that the target blocks aren't moved; items that it mutes
-    become hidden there. Raises NotFound, and QuotaReached if `saved` would show more than `most` (0: any number);
-    earlier batches may have moved by then.
+    With `hidden_too` also from channels that hide them; with `copies` they stay in the others as well. Items that the
+    target blocks aren't moved; items that it mutes become hidden there. Raises NotFound, and QuotaReached if `saved`
+    would show more than `most` (0: any number); earlier batches may have moved by then.
     """
     count, left = 0, distinct(ids)
     while True:
         batch = left[: batch_for(GLOBAL)]
         known = {item.id: item for item in await items.timeline_items(batch)}
-        args: list[Arg] = [*set_patterns(user), target, int(now), "all" if hidden_too else "shown", most]
+        which = "copy" if copies else "all" if hidden_too else "shown"
+        args: list[Arg] = [*set_patterns(user), target, int(now), which, most]
         for item_id in batch:
             args += [item_id, url_lines(known[item_id]) if item_id in known else ""]
         reply = await redis.script(load("timeline_move"), _move_keys(user, target), args)

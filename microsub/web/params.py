@@ -76,6 +76,10 @@ class Params:
         """All different values of `name`, in the client's order."""
         return list(dict.fromkeys(self._values.get(name, ())))
 
+    def every(self, name: str) -> list[str]:
+        """All values of `name`, equal ones too, in the client's order."""
+        return list(self._values.get(name, ()))
+
 
 def missing(name: str, expected: str) -> InvalidRequest:
     """The error for a missing parameter."""

@@ -65,6 +65,16 @@ async def test_rename_and_move(server: World, alice: Reader, app: NativeApp, blo
     assert await folders(app, FEED) == [NEW]
 
 
+async def test_equal_names_of_several_feeds(alice: Reader, app: NativeApp) -> None:
+    """Each name belongs to the feed at its place; another number of names changes nothing."""
+    given = [f"feed/https://{name}.example/feed" for name in "abc"]
+    await app.post("subscription/edit", ac="subscribe", s=given, t=["News", "News", "Third"])
+    assert [one["title"] for one in (await feeds(app)).values()] == ["News", "News", "Third"]
+    await app.post("subscription/edit", 400, ac="edit", s=given, t=["One", "Two"])
+    assert [one["title"] for one in (await feeds(app)).values()] == ["News", "News", "Third"]
+    await app.post("subscription/edit", 400, ac="unsubscribe", s=[f"feed/{number}" for number in range(1001)])
+
+
 async def test_quick_add(server: World, app: NativeApp, blog: str) -> None:
     """A followed feed counts as found; what leads to no feed is no error."""
     for query in (FEED, f"feed/{FEED}"):

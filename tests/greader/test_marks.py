@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.native_app import NativeApp
+from tests.support.native_app import NativeApp, publish_notice
 from tests.support.reader import Reader
 from tests.support.readers import posts
 from tests.support.world import World
@@ -80,6 +80,60 @@ async def test_labels_copy_posts_into_channels(alice: Reader, app: NativeApp, id
     assert await app.ids(NEW) == [ids[0]]
     await edit(app, ids[2], r=HOME)
     assert sorted(await app.ids(HOME)) == sorted(ids)
+
+
+async def test_a_label_comes_back(alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """To posts that were taken out of a channel that follows their feed, and with their state."""
+    await edit(app, *ids[:3], a=LATER)
+    await edit(app, *ids[:3], r=HOME)
+    assert await app.ids(HOME) == ids[3:]
+    await edit(app, ids[0], a=READ)
+    await edit(app, ids[0], ids[1], a=HOME)
+    assert await app.ids(HOME) == [*ids[:2], *ids[3:]]
+    assert await app.ids(HOME, it=READ) == await app.ids(LATER, it=READ) == [ids[0]]
+    assert await app.ids(LATER) == ids[:3]
+
+
+async def test_from_one_folder_into_another_in_one_request(alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    await edit(app, ids[0], a=LATER, r=HOME)
+    await edit(app, ids[1], a=NEW, r=HOME)
+    assert await app.ids(HOME) == ids[2:]
+    assert (await app.ids(LATER), await app.ids(NEW)) == (ids[:1], [ids[1]])
+
+
+async def test_a_notice_stays_when_its_label_goes(server: World, alice: Reader, app: NativeApp) -> None:
+    await publish_notice(server, alice)
+    (notice,) = numbered(await alice.ids("notifications"))
+    await edit(app, notice, a=LATER)
+    await edit(app, notice, r=LATER)
+    assert await app.ids(LATER) == await app.ids(HOME) == []
+    assert numbered(await alice.ids("notifications")) == [notice]
+
+
+async def test_what_a_change_announces(server: World, alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """Marks are no news to backend.json and the hub's topics; stars and labels are to topics, new folders to both."""
+    told: list[str] = []
+
+    async def topics(_user: str, _now: float) -> None:
+        told.append("topics")
+
+    server.use(changed=lambda: told.append("declarations"), topics_changed=topics)
+    for tags, expected in (
+        ({"a": READ}, []),
+        ({"r": READ}, []),
+        ({"a": STARRED}, ["topics"]),
+        ({"a": LATER}, ["topics"]),
+        ({"r": LATER}, ["topics"]),
+        ({"a": NEW}, ["declarations", "topics"]),
+        ({"a": NEW}, ["topics"]),
+    ):
+        await edit(app, ids[0], **tags)
+        assert told == expected, tags
+        told.clear()
+    await app.post("mark-all-as-read", s=ALL)
+    assert told == []
+    await app.post("subscription/edit", ac="edit", s=f"feed/{FEED}", t="My name")
+    assert told == ["declarations", "topics"]
 
 
 async def test_a_folder_without_items(app: NativeApp, alice: Reader) -> None:

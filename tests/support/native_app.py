@@ -8,11 +8,19 @@ from typing import Any
 import httpx
 
 from microsub.accounts import create_app_password
-from tests.support.reader import assert_no_null
+from tests.support.posts import candidate
+from tests.support.reader import Reader, assert_no_null
 from tests.support.world import World
 
 ADDRESS = "/api/greader.php"
 SITE = "http://server.test"
+
+
+async def publish_notice(server: World, reader: Reader) -> None:
+    """A notice of feed problems in the reader's channel `notifications`."""
+    address = f"microsub:{reader.name}/notices/feeds"
+    await server.following.follow(reader.name, "notifications", address, server.now, "Feeds")
+    await server.publish(address, candidate("notice", at=server.now, host="notice.example"), title="Feeds")
 
 
 @dataclass

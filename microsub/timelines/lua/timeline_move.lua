@@ -1,8 +1,9 @@
 -- Moves items into one channel, from all other channels of the user that show them, with their read state. Optionally
 -- also from channels that hide them, as when the whole feed moves: the state of an item that no channel shows is that
--- of a channel that hides it. Or makes items that left a channel permanently stay out of another one.
+-- of a channel that hides it. Or copies items, which then stay in the others. Or makes items that left a channel
+-- permanently stay out of another one.
 --
--- Atomic per item: it is always in exactly one channel, with one state. It is unread in the target if it was unread in
+-- Atomic per item: an item that moves is always in exactly one channel, with one state. It is unread in the target if it was unread in
 -- any channel that it leaves, as in `global`; an item that the target has keeps its state there. A removal from the
 -- target is undone, because the user requests the item there; but a hidden item that was removed from the target just
 -- leaves.
@@ -11,9 +12,9 @@
 -- Atomic per call: if the number of items in the target is limited, all items of the call move, or none.
 --
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals  8 events
--- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or
---       'left' 10 limit of items that the target shows, 0 for none; with 'left' the uid of the channel that they left
---       11.. per item: id, lines of URLs (author, sources); with 'left' ids
+-- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too,
+--       'copy', or 'left'  10 limit of items that the target shows, 0 for none; with 'left' the uid of the channel that
+--       they left  11.. per item: id, lines of URLs (author, sources); with 'left' ids
 -- reply {number of items that moved, number of items that were examined, the first ones}; {-1, count}: the target shows
 --       count items, so these are too many; -1: no such channel; with 'left' the number of items that stay out from now
 --       on
@@ -83,7 +84,7 @@ end
 local function planned(id, urls)
   local shown, score, read_at = found(id, 'posts', 'read')
   local is_shown = #shown > 0
-  if not is_shown and which == 'shown' and target_uid ~= 'saved' then
+  if not is_shown and which ~= 'all' and target_uid ~= 'saved' then
     score, read_at = redis.call('ZSCORE', saved.posts, id), redis.call('ZSCORE', saved.read, id)
     is_shown = score
   end
@@ -91,10 +92,10 @@ local function planned(id, urls)
   if which == 'all' then hidden, hidden_score, hidden_read_at = found(id, 'hidden', 'hidden_read') end
   if (#hidden == 0 and not is_shown) or ruled(blocks, urls) then return nil end
   if not is_shown then score, read_at = hidden_score, hidden_read_at end
-  steps = steps + STEPS_TO_LEAVE * (#shown + #hidden)
+  if which ~= 'copy' then steps = steps + STEPS_TO_LEAVE * (#shown + #hidden) end
   return {
     id = id,
-    from = { shown, hidden },
+    from = which == 'copy' and {} or { shown, hidden },
     score = score,
     read_at = read_at,
     comes = not stands(id) and (is_shown or not lost_for_good(id)),
