@@ -20,9 +20,10 @@ class FeedGone:
 
 @dataclass(frozen=True, slots=True)
 class FeedMoved:
-    """The feed redirects permanently to another address."""
+    """The feed redirects permanently to another address, or its own shows a page that names that one (`is_page`)."""
 
     to: str
+    is_page: bool = False
 
 
 Trouble = FeedUnreadable | FeedGone | FeedMoved

@@ -85,10 +85,11 @@ def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
                 f"{called} is gone: its publisher answers 410 Gone. It is no longer polled. Its earlier posts remain. "
                 "There is no need to follow it any longer."
             )
-        case FeedMoved(to):
+        case FeedMoved(to, is_page):
             headline = f"{name} has moved"
+            why = " Its former address shows a page that names the new one." if is_page else ""
             text = (
-                f"{called} has moved to {mask_credentials(to)} permanently. It is polled there from now on. "
+                f"{called} has moved to {mask_credentials(to)} permanently.{why} It is polled there from now on. "
                 "There is nothing to do."
             )
     home = feed.home or (feed.url if not has_credentials(feed.url) else None)

@@ -3,7 +3,8 @@
 A followed page moves in the same way to the feed that it names. Its address then leads to the feed, so the next
 follower doesn't cause a request for the page. The record's `pages` are the addresses that led to the feed, its `others`
 the further feeds that the page named, in case this one never works. Only a feed that has never worked is left for
-another: one that has worked may show a page during an hour of maintenance.
+another at once: one that has worked may show a page during an hour of maintenance. It moves if the page stays for
+days and names one feed of the same site that has its posts (`successor_of`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.base.errors import NotFound
-from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
+from microsub.base.urls import (
+    canonical_feed_url,
+    host_of,
+    mask_credentials,
+    normalise_profile,
+    web_parts,
+    with_credentials_of,
+)
 from microsub.feeds import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
 from microsub.formats.feed_links import FeedLink, looks_like_feed
 from microsub.model.reader import TimelineItem
@@ -32,17 +40,21 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_MOST_ITEMS = 300
+MOST_MOVED = 300
+"""Maximum number of a feed's latest posts that are compared with those at its new address."""
 _MOST_MERGED = 5
 """Maximum number of former feeds whose posts are compared with a feed's new posts."""
 MOST_PAGES = 3
 """Maximum number of pages that lead to a feed, which also ends cycles of pages that name each other as feeds."""
 
-_AS_NEW = dict.fromkeys(
+_UNREAD = dict.fromkeys(
     (
-        *("etag", "last_modified", "body_hash", "next_poll", "interval", "gap", "last_change", "max_age", "hold_until"),
-        *("failures", "last_error", "last_error_at", "moved_to", "moved_seen", "moved_since", "answers"),
+        *("etag", "last_modified", "body_hash", "next_poll", "max_age", "hold_until"),
+        *("failures", "last_error", "last_error_at"),
     )
+)
+_AS_NEW = _UNREAD | dict.fromkeys(
+    ("interval", "gap", "last_change", "moved_to", "moved_seen", "moved_since", "answers")
 )
 
 
@@ -85,6 +97,13 @@ class Mover:
         await self._merge(feed, known, now)
         return Moved(host_of(feed.url), known.id)
 
+    async def to_successor(self, feed: FeedRecord, url: str, now: float) -> Moved | None:
+        """Move `feed`, whose address shows a page, to the feed at `url` that the page names; None if that is gone."""
+        if await self._is_gone(url, feed, now):
+            return None
+        await self.feeds.update(feed.id, _UNREAD)  # what the former address said about its document
+        return await self.move(feed, url, now)
+
     async def from_page(self, page: FeedRecord, urls: Iterable[str], now: float) -> Moved | None:
         """Make the followers of `page` follow the first usable feed of `urls`; None without one.
 
@@ -96,8 +115,7 @@ class Mover:
             return None
         candidates = [url for url in dict.fromkeys(map(canonical_feed_url, urls)) if url not in {here, *passed}]
         for place, target in enumerate(candidates):
-            owner = await self.feeds.find(target)
-            if owner not in {None, page.id} and (await self.feeds.ensure(target, now)).gone:
+            if await self._is_gone(target, page, now):
                 continue
             # The page is noted first, so that after a crash the same attempt isn't repeated forever.
             trail = dict.fromkeys([*passed, here])
@@ -107,6 +125,10 @@ class Mover:
             await self.feeds.update(page.id, {**_AS_NEW, PAGES: " ".join(trail), OTHERS: others})
             return await self.move(page, target, now)
         return None
+
+    async def _is_gone(self, url: str, feed: FeedRecord, now: float) -> bool:
+        """Whether `url` is another feed's, and that one is gone."""
+        return await self.feeds.find(url) not in {None, feed.id} and (await self.feeds.ensure(url, now)).gone
 
     async def join(self, feed: FeedRecord, now: float) -> Moved | None:
         """Merge `feed`, which has moved, with the feed now at its address; None if there is none.
@@ -132,7 +154,7 @@ class Mover:
             await self.feeds.lead(url, feed.id, owner.id)
         merged = dict.fromkeys([*owner.extra.get(MERGED, "").split(), feed.id])
         await self.feeds.update(owner.id, {MERGED: " ".join([*merged][-_MOST_MERGED:])})
-        await self.items.succeed(owner.id, feed.id, _MOST_ITEMS)
+        await self.items.succeed(owner.id, feed.id, MOST_MOVED)
         for user, uid in await self.feeds.subscribers(feed.id):
             await self.feeds.subscribe(owner.id, user, uid)
             try:
@@ -147,7 +169,7 @@ class Mover:
         await self.schedule.add(owner.id, owner.poll_host, owner.due(now))
 
     async def _newest(self, feed_id: str) -> list[TimelineItem]:
-        return await self.items.timeline_items(await self.items.newest(feed_id, _MOST_ITEMS))
+        return await self.items.timeline_items(await self.items.newest(feed_id, MOST_MOVED))
 
 
 def others_of(feed: FeedRecord) -> list[str]:
@@ -167,6 +189,28 @@ def instead_of_page(feed: FeedRecord, links: Sequence[FeedLink]) -> list[str]:
     if is_settled(feed) or (looks_like_feed(feed.url) and feed.failures < _PATIENCE):
         return []
     return [with_credentials_of(feed.url, link.url) for link in links]
+
+
+def successor_of(feed: FeedRecord, links: Sequence[FeedLink]) -> str | None:
+    """The one feed among those that a page at a working feed's address names to which the feed may move, or None.
+
+    Of several, one of the feed's own format. It is on the same host, the same with or without `www.`, or the host
+    above it, whose owner decides about its subdomains; on the same port, and not by http instead of https.
+    """
+    ours, host = web_parts(feed.url), host_of(feed.url)
+    if ours is None or feed.last_success is None:
+        return None
+    fitting = [
+        link
+        for link in links
+        if (its := web_parts(link.url)) is not None
+        and host_of(link.url) in {host, f"www.{host}", host.partition(".")[2]}
+        and (its.port, its.scheme) in {(ours.port, ours.scheme), (ours.port, "https")}
+        and canonical_feed_url(link.url) != canonical_feed_url(feed.url)
+    ]
+    if len(fitting) > 1:
+        fitting = [link for link in fitting if link.format == feed.format]
+    return with_credentials_of(feed.url, fitting[0].url) if len(fitting) == 1 else None
 
 
 def instead_of_failure(feed: FeedRecord, failure: FetchFailed | None) -> list[str]:

@@ -85,6 +85,8 @@ SPARING = 600.0
 
 MOVE_SIGHTINGS = 3
 MOVE_SECONDS = DAY
+PAGE_MOVE_SECONDS = 3 * DAY
+"""Longer than for a redirect: a page at a feed's address may be a mistake that its publisher still has to notice."""
 _SHORTEST_GAP = 60.0
 _LONGEST_GAP = 60 * DAY
 _LEARNING = 0.3
@@ -168,7 +170,7 @@ class PollPlan:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """Sightings of one permanent redirect; `move`: seen often and long enough."""
+    """Sightings of one permanent redirect, or of pages that name one feed; `move`: seen often and long enough."""
 
     moved_to: str | None = None
     seen: int = 0
@@ -191,14 +193,14 @@ def plan_next(
             return _after_answer(history, outcome, now, random, policy)
 
 
-def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePlan:
-    """Count a permanent redirect; another target, or a clock set back, restarts the count."""
+def plan_move(history: PollHistory, moved_to: str | None, now: float, move_seconds: float = MOVE_SECONDS) -> MovePlan:
+    """Count a sighting of the new address; another one, or a clock set back, restarts the count."""
     if moved_to is None:
         return MovePlan()
     if moved_to != history.moved_to or history.moved_since is None or history.moved_since > now:
         return MovePlan(moved_to, 1, now)
     seen = history.moved_seen + 1
-    confirmed = seen >= MOVE_SIGHTINGS and now - history.moved_since >= MOVE_SECONDS
+    confirmed = seen >= MOVE_SIGHTINGS and now - history.moved_since >= move_seconds
     return MovePlan(moved_to, seen, history.moved_since, confirmed)
 
 

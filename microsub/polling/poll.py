@@ -23,9 +23,11 @@ from microsub.base.urls import host_of, mask_credentials
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds import NEVER_POLLED, UNANNOUNCED, FeedMoved, answered, describe, held_until
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
-from microsub.formats.feed_links import BETTER_FEEDS, FeedLink, feeds_by_address
-from microsub.polling.move import instead_of_failure, instead_of_page
+from microsub.formats.feed_links import BETTER_FEEDS, NAMED_IN_HEAD, FeedLink, feeds_by_address
+from microsub.polling.move import MOST_MOVED, instead_of_failure, instead_of_page, successor_of
 from microsub.polling.plan import (
+    MOVE_SECONDS,
+    PAGE_MOVE_SECONDS,
     Failed,
     FeedAnswered,
     Gone,
@@ -262,7 +264,8 @@ class Poller:
         if isinstance(parsed, ParseError):
             if left := await self._pass_on(due):
                 return left
-            return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
+            detail, successor = await self._named_on_page(due, document, parsed)
+            return await self._settle(due, Failed("parse", detail, seconds=seconds), {}, successor)
         if parsed.items and self.require_room is not None:
             try:
                 await self.require_room(due.users)
@@ -290,6 +293,39 @@ class Poller:
         feed, now = due.feed, self.clock()
         moved = await self.mover.from_page(feed, urls, now) if urls and self.mover is not None else None
         return None if moved is None else await self._passed(due, moved)
+
+    async def _named_on_page(self, due: FeedDue, document: Fetched, error: ParseError) -> tuple[str, str | None]:
+        """What is wrong with a document that is no feed, and the address to which the feed may have moved.
+
+        To that address only if one of the feed's posts is there: the domain's next owner may name a feed, too.
+        """
+        feed, about = due.feed, (document.final_url, document.content_type, document.headers.get("link"))
+        try:
+            links = await self.parser.run(NAMED_IN_HEAD, document.url, document.body, *about, keys=due.keys)
+        except ParseError:
+            links = []
+        if not links:
+            return error.detail, None
+        there = successor_of(feed, links)
+        detail = f"it is a page now, which names {mask_credentials(there or links[0].url)}"
+        if there is None:
+            return detail, None
+        if there == feed.moved_to or await self._goes_on_at(due, there):
+            return f"{detail}: if this lasts for three days, the feed moves there", there
+        return f"{detail}, where none of this feed's posts were found", None
+
+    async def _goes_on_at(self, due: FeedDue, url: str) -> bool:
+        """Whether a feed at `url` has one of the feed's posts."""
+        try:
+            with holding_for([f"user {name}" for name in due.keys]):
+                found = await self.fetcher.fetch(FetchRequest(url, subscribers=len(due.users)))
+            if not isinstance(found, Fetched):
+                return False
+            about = found.final_url, found.content_type, url, None, self.clock(), None
+            read = await self.parser.run(POSTS_IN, found.url, found.body, *about, keys=due.keys)
+        except ParseError:
+            return False
+        return await self.items.has_post_of(due.feed, read.items, MOST_MOVED)
 
     async def _passed(self, due: FeedDue, moved: Moved) -> PollResult:
         """The end of a poll after which another feed, or another address, is followed."""
@@ -367,7 +403,12 @@ class Poller:
         history = history_of(feed, now)
         policy = poll_policy(self.settings(), feed.url)
         plan = plan_next(history, outcome, now, self.random(), policy)
-        move = plan_move(history, moved_to, now) if isinstance(outcome, FeedAnswered) else None
+        is_page = not isinstance(outcome, FeedAnswered)
+        move = (
+            None
+            if is_page and moved_to is None
+            else plan_move(history, moved_to, now, PAGE_MOVE_SECONDS if is_page else MOVE_SECONDS)
+        )
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
         counts["answers"] = answered(feed, result.outcome, now)
@@ -389,7 +430,10 @@ class Poller:
             await self.on_answered(feed, result.new if history.push else 0)
         if move is not None and move.move and move.moved_to is not None and self.mover is not None:
             if self.on_trouble is not None:
-                await self.on_trouble(feed, FeedMoved(move.moved_to))
+                await self.on_trouble(feed, FeedMoved(move.moved_to, is_page=is_page))
+            if is_page:
+                left = await self.mover.to_successor(feed, move.moved_to, now)
+                return result if left is None else await self._passed(due, left)
             moved = await self.mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return replace(result, ended=tuple(replies[len(last) :]) or None)

@@ -137,6 +137,18 @@ async def changed_guids(
     return await _record(redis, feed.id, found)
 
 
+async def has_post_of(redis: Redis, feed: FeedRecord, entries: Iterable[ItemToStore], latest: Sequence[str]) -> bool:
+    """Whether an entry is one of the feed's posts with these ids: by its own link, or else by guid and content.
+
+    A guid alone proves nothing: a new program on the same host counts from 1 again. One round trip.
+    """
+    rows = await redis.pipeline([("HMGET", keys.item(item_id), *_FIELDS) for item_id in latest])
+    posts = [post for item_id, row in zip(latest, rows, strict=True) if (post := _read(item_id, row))]
+    links = {post.link for post in posts if post.link and not _is_front(post.link, feed.home)}
+    contents = {(guid, post.hash) for post in posts for guid in (post.guid, post.former)}
+    return any(_compared(one.link) in links or (one.guid, one.hash) in contents for one in entries)
+
+
 def _by_link(
     entries: Sequence[tuple[ItemToStore, str]], posts: Sequence[_Post], left: Sequence[_Post], home: str | None
 ) -> tuple[list[_Pair], list[_Pair]]:

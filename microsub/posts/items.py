@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import host_of, normalise_profile
 from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
 from microsub.posts.garbage import spare
+from microsub.posts.guid_changes import has_post_of
 from microsub.posts.values import ANY, BY_USER
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import filled, reached, text, within_reach
 from microsub.redis.scripts import batches, load
+
+if TYPE_CHECKING:
+    from microsub.feeds import FeedRecord
+    from microsub.posts.values import ItemToStore
 
 _UPDATE = load("item_update")
 _PAGE = load("feed_page")
@@ -149,6 +154,10 @@ class Items:
             }
         )
         return len(found)
+
+    async def has_post_of(self, feed: FeedRecord, entries: Iterable[ItemToStore], limit: int) -> bool:
+        """Whether another document's entry is one of the feed's `limit` latest posts. Two round trips."""
+        return await has_post_of(self._redis, feed, entries, await self.newest(feed.id, limit))
 
     async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
         """Ids of the feed's latest posts, latest first, by time of publishing or of the last edit.

@@ -1,7 +1,7 @@
 """The tasks that parser processes carry out."""
 
 from microsub.discovery.queries import PROFILE_IN
-from microsub.formats.feed_links import BETTER_FEEDS, DISCOVER, FORWARDED
+from microsub.formats.feed_links import BETTER_FEEDS, DISCOVER, FORWARDED, NAMED_IN_HEAD
 from microsub.formats.hfeed import POSTED_ENTRY
 from microsub.formats.parse import PARSE
 from microsub.formats.references import AUTHOR_ON, TARGET_ON
@@ -15,7 +15,7 @@ from microsub.transfer.outlines import READ_LIST
 from microsub.webmention.source import MENTION_IN
 
 TASKS: tuple[AnyTask, ...] = (
-    *(PARSE, POSTS_IN, DISCOVER, BETTER_FEEDS, FORWARDED, PROFILE_IN),
+    *(PARSE, POSTS_IN, DISCOVER, BETTER_FEEDS, NAMED_IN_HEAD, FORWARDED, PROFILE_IN),
     *(AUTHOR_ON, TARGET_ON, MENTION_IN, POSTED_ENTRY),
     *(PROFILE_LINKS, READ_CLIENT, EXAMINED),
     *(READ_LIST, EXPORTED_POSTS, POSTS_OF_READER, OLD_POST),

@@ -546,3 +546,142 @@ async def test_direct_and_page_followers_share_a_feed(site: Publisher, it: World
     await it.poll(through)
     assert await it.feeds.subscribers(feed.id) == [("alice", "home"), ("bob", "home")]
     assert len(await it.rows()) == 1
+
+
+# --- a feed's address turns into a page -------------------------------------------------------------------------------
+
+
+async def _became(site: Publisher, it: World, shown: Answer, days: float = 4) -> FeedRecord:
+    """A followed feed of three posts whose address shows a page for some days, polled four times; its record then."""
+    site.serve_document("/feed", rss(dated(3)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve("/feed", shown)
+    for _ in range(4):
+        it.clock.advance(days * 86400 / 4)
+        await it.poll(feed)
+    return await it.record(feed)
+
+
+async def test_a_feed_whose_address_became_a_page_moves_to_the_feed_that_it_names(site: Publisher, it: World) -> None:
+    """After three days; posts keep their read state, and new ones arrive from the new address."""
+    site.serve_document("/index.xml", rss(dated(4)))
+    record = await _became(site, it, page("/index.xml", "/comments/feed/"), days=2)
+    assert record.url == site.url("/feed", "blog.test")
+    found = site.url("/index.xml", "blog.test")
+    assert f"names {found}" in (record.last_error or "")
+    it.clock.advance(86400)
+    await it.poll(record)
+    it.clock.advance(86400)
+    await it.poll(record)
+    await settle(it)
+    moved = await it.record(record)
+    assert (moved.url, moved.failures, moved.last_error) == (found, 0, None)
+    assert len(await it.rows()) == 4
+    asked = site.count("/feed")
+    it.clock.advance(48 * 3600)
+    await settle(it)
+    assert site.count("/feed") == asked
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "moves"),
+    [
+        ("blog.test", "http://www.blog.test:{port}/index.xml", True),
+        ("www.blog.test", "http://blog.test:{port}/index.xml", True),
+        ("ann.blog.test", "http://blog.test:{port}/index.xml", True),
+        ("blog.test", "http://ann.blog.test:{port}/index.xml", False),
+        ("blog.test", "http://other.test:{port}/index.xml", False),
+        ("ann.blog.test", "http://bob.blog.test:{port}/index.xml", False),
+    ],
+)
+async def test_a_page_moves_a_feed_within_its_site_only(
+    site: Publisher, it: World, host: str, named: str, moves: bool
+) -> None:
+    """To the same host, the one with or without `www.`, or the one above it; the found address is named in any case."""
+    site.serve_document("/feed", rss(dated(3)))
+    site.serve_document("/index.xml", rss(dated(4)))
+    feed = await it.follow(site.url("/feed", host))
+    await it.poll(feed)
+    there = named.format(port=site.port)
+    site.serve("/feed", page(there))
+    for _ in range(3):
+        it.clock.advance(2 * 86400)
+        await it.poll(feed)
+        assert f"names {there}" in ((await it.record(feed)).last_error or "") or moves
+    assert ((await it.record(feed)).url == there) is moves
+
+
+async def test_a_page_that_names_a_feed_of_other_posts_moves_nothing(site: Publisher, it: World) -> None:
+    """A parked or sold domain: the feed that it names has none of the posts, even if it links to the same home page."""
+    site.serve_document("/index.xml", rss([("casino-1", "Win", "02 Jan 2024 20:00:00 GMT")]))
+    record = await _became(site, it, page("/index.xml"), days=8)
+    assert record.url == site.url("/feed", "blog.test")
+    assert "none of this feed's posts were found" in (record.last_error or "")
+    assert len(await it.rows()) == 3
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        page("/index.xml", "/atom.xml"),
+        page(body='<p class="comment"><a rel="alternate" type="application/rss+xml" href="/index.xml">mine</a></p>'),
+        page(body='<p class="comment"><link rel="alternate" type="application/rss+xml" href="/index.xml"></p>'),
+        page(),
+    ],
+    ids=["several", "a-link-in-a-comment", "in-the-body", "none"],
+)
+async def test_a_page_that_names_no_single_feed_moves_nothing(site: Publisher, it: World, shown: Answer) -> None:
+    """Several feeds, or only one in the text, which anybody may have written."""
+    site.serve_document("/index.xml", rss(dated(3)))
+    site.serve_document("/atom.xml", rss(dated(3)))
+    record = await _became(site, it, shown, days=8)
+    assert record.url == site.url("/feed", "blog.test")
+    assert record.failures == 4
+
+
+async def test_a_page_during_an_outage_moves_nothing(site: Publisher, it: World) -> None:
+    """Each proper answer in between starts the count again."""
+    site.serve_document("/index.xml", rss(dated(4)))
+    record = await _became(site, it, page("/index.xml"), days=2.8)
+    site.serve_document("/feed", rss(dated(3)))
+    assert (await it.poll(record)).outcome == "not_modified"
+    site.serve("/feed", page("/index.xml"))
+    for _ in range(2):
+        it.clock.advance(86400)
+        await it.poll(record)
+    assert (await it.record(record)).url == site.url("/feed", "blog.test")
+
+
+async def test_followers_of_a_page_join_the_feed_that_it_names(site: Publisher, it: World) -> None:
+    """If others follow that feed already, both are one feed afterwards, and posts aren't there twice."""
+    site.serve_document("/index.xml", rss(dated(4)))
+    new = await it.follow(site.url("/index.xml", "blog.test"), "bob")
+    await it.poll(new)
+    await _became(site, it, page("/index.xml"))
+    await settle(it)
+    assert await it.feeds.subscribers(new.id) == [("alice", "home"), ("bob", "home")]
+    assert len(await it.rows()) == 4
+
+
+async def test_a_named_feed_that_is_gone_meanwhile_is_no_goal(site: Publisher, it: World) -> None:
+    """The feed stays where it is, and is polled as seldom as any failing feed."""
+    site.serve_document("/index.xml", rss(dated(4)))
+    new = await it.follow(site.url("/index.xml", "blog.test"), "bob")
+    await it.poll(new)
+    record = await _became(site, it, page("/index.xml"), days=2.8)
+    site.serve("/index.xml", Answer(status=410))
+    await it.poll(new)
+    it.clock.advance(2 * 86400)
+    result = await it.poll(record)
+    assert result.next_poll is not None
+    assert result.next_poll - it.clock() > 3600
+    assert (await it.record(record)).url == site.url("/feed", "blog.test")
+
+
+async def test_followers_are_told_that_a_page_names_the_new_address(site: Publisher, it: World) -> None:
+    """In a notice, once the feed has moved."""
+    site.serve_document("/index.xml", rss(dated(4)))
+    await _became(site, it, page("/index.xml"))
+    (notice,) = await it.texts(uid="notifications")
+    assert "Its former address shows a page that names the new one." in notice

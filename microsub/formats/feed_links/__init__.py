@@ -4,10 +4,12 @@ from microsub.formats.feed_links.document import (
     BETTER_FEEDS,
     DISCOVER,
     FORWARDED,
+    NAMED_IN_HEAD,
     better_feeds,
     common_paths,
     discover,
     forwarded,
+    named_in_head,
 )
 from microsub.formats.feed_links.links import FeedLink, from_subscribe_scheme, looks_like_feed, podcast_interface
 from microsub.formats.feed_links.sites import feeds_by_address
@@ -16,6 +18,7 @@ __all__ = [
     "BETTER_FEEDS",
     "DISCOVER",
     "FORWARDED",
+    "NAMED_IN_HEAD",
     "FeedLink",
     "better_feeds",
     "common_paths",
@@ -24,5 +27,6 @@ __all__ = [
     "forwarded",
     "from_subscribe_scheme",
     "looks_like_feed",
+    "named_in_head",
     "podcast_interface",
 ]

@@ -112,8 +112,27 @@ def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
     return None
 
 
+def named_in_head(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
+    """The feeds that a page declares by type in its head and its HTTP headers, without comment feeds. Never raises.
+
+    Others may have written what is in the body.
+    """
+    text = decode(body, content_type)
+    if sniff(text, content_type) != "html" or too_deep(text):
+        return []
+    tree = LexborHTMLParser(text[:MAX_PAGE])
+    base = base_of(tree, url)
+    found = _from_header(link_header, url)
+    for node in tree.css("head link[rel][href]")[:_MOST_ELEMENTS]:
+        its = node.attributes
+        link = declared(its.get("href") or "", its.get("rel") or "", its.get("type") or "", its.get("title"), base)
+        found += [link] if link else []
+    return [link for link in _distinct(found) if link.format != "h-feed" and not _is_comments(link)]
+
+
 DISCOVER = Task(discover)
 BETTER_FEEDS = Task(better_feeds)
+NAMED_IN_HEAD = Task(named_in_head)
 FORWARDED = Task(forwarded)
 
 
