@@ -26,7 +26,15 @@ from microsub.discovery.entered import name_of
 from microsub.discovery.queries import MAX_QUERY, PROFILE_IN, addresses, is_account, is_unusable_url
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, who_asks
 from microsub.formats.entry_id import identities
-from microsub.formats.feed_links import BETTER_FEEDS, DISCOVER, FORWARDED, FeedLink, common_paths, feeds_by_address
+from microsub.formats.feed_links import (
+    BETTER_FEEDS,
+    DISCOVER,
+    FORWARDED,
+    FeedLink,
+    common_paths,
+    feeds_by_address,
+    home_page,
+)
 from microsub.formats.parse import PARSE
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model.jf2 import Feed
@@ -51,7 +59,7 @@ PARSE_PATIENCE = 15.0
 _BUSY_SECONDS = 10
 
 MAX_PATHS = 9
-"""Number of usual feed addresses to try on a site whose page names no feed."""
+"""Number of addresses to try for a page that names no feed: its home page, then usual addresses of feeds."""
 
 MAX_TRIED = 3
 """Number of a page's feeds that a preview tries, and whose titles a search reads; a follow tries as many
@@ -221,7 +229,7 @@ class Search:
         return None
 
     async def _discover(self, url: str, *, account: bool, usual: bool = True) -> _Discovered:
-        """The feeds at one address; if it names none, usual ones are tried (`usual`)."""
+        """The feeds at one address; if it names none, its home page and usual addresses are tried (`usual`)."""
         document = await self._page(url)
         if not isinstance(document, Fetched):
             return _Discovered(_known(url, document), failed=document if isinstance(document, FetchFailed) else None)
@@ -234,8 +242,11 @@ class Search:
             return _Discovered(sure, read=(document.url, with_credentials_of(url, document.final_url)))
         if not usual:
             return _Discovered()
+        home = home_page(document.final_url)
+        if home and (there := await self._discover(with_credentials_of(url, home), account=False, usual=False)).links:
+            return there
         guesses = [*(link.url for link in found[:MAX_TRIED]), *common_paths(document.final_url)]
-        for guessed in guesses[:MAX_PATHS]:
+        for guessed in guesses[: MAX_PATHS - bool(home)]:
             path = with_credentials_of(url, guessed)
             guess = await self._get(path)
             if (

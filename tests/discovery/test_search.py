@@ -171,6 +171,30 @@ async def test_the_feed_of_a_podcast_whose_page_hides_it(
     assert set(server.web.asked) == {page, interface, FEED}
 
 
+H_FEED = b'<title>Notes</title><div class="h-feed"><div class="h-entry"><p class="e-content">A note</p></div></div>'
+
+
+@pytest.mark.parametrize(("home", "expected"), [(PAGE, FEED), ((H_FEED, "text/html"), SITE)], ids=["names", "h-feed"])
+async def test_a_post_that_names_no_feed_leads_to_that_of_the_home_page(
+    server: World, home: tuple[bytes, str], expected: str
+) -> None:
+    """The home page names one, or is one; then no usual address is tried."""
+    post = f"{SITE}2024/05/moss.html"
+    server.web.documents |= {post: NOTHING, SITE: home, FEED: DOCUMENT}
+    assert await found(server, post) == [expected]
+    assert set(server.web.asked) <= {post, SITE, FEED}
+
+
+async def test_a_persons_post_leads_to_the_persons_home_page(server: World) -> None:
+    """The root of the host is somebody else's; a page with a feed of its own needs no home page."""
+    post, own = f"{SITE}~ann/2024/moss.html", (PAGE[0].replace(b"/feed.xml", b"/~ann/feed.xml"), "text/html")
+    server.web.documents |= {post: NOTHING, SITE: PAGE, f"{SITE}~ann/": own}
+    assert await found(server, post) == [f"{SITE}~ann/feed.xml"]
+    assert SITE not in server.web.asked
+    server.web.documents |= {f"{SITE}about": (PAGE[0].replace(b"/feed.xml", b"/about.xml"), "text/html")}
+    assert await found(server, f"{SITE}about") == [f"{SITE}about.xml"]
+
+
 async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: World) -> None:
     """The site has a feed, but the given page is one of its posts."""
     server.web.documents |= {f"{SITE}2024/05/peas": NOTHING, f"{SITE}rss.xml": DOCUMENT}
@@ -250,7 +274,7 @@ async def test_private_addresses_are_refused(server: World) -> None:
 
 
 async def test_a_search_makes_few_requests(server: World) -> None:
-    """The page and nine usual paths; two URLs for an account; and an existing page again only after 5 minutes."""
+    """The page, and its home page and usual paths, nine in all; two URLs for an account; and an existing page again only after 5 minutes."""
     server.web.documents[SITE] = NOTHING
     searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
     assert (await searching.feeds(SITE, server.now)).feeds == []
@@ -259,6 +283,10 @@ async def test_a_search_makes_few_requests(server: World) -> None:
     assert len(server.web.asked) == 12
     assert (await searching.feeds(SITE, server.now)).feeds == []
     assert server.web.asked.count(SITE) == 1
+    server.web.documents[f"{SITE}post/"] = NOTHING
+    server.web.asked.clear()
+    assert (await searching.feeds(f"{SITE}post/", server.now)).feeds == []
+    assert len(server.web.asked) <= 10
 
 
 async def test_words_find_public_feeds_only(server: World) -> None:

@@ -9,6 +9,7 @@ from microsub.formats.feed_links.document import (
     common_paths,
     discover,
     forwarded,
+    home_page,
     named_in_head,
 )
 from microsub.formats.feed_links.links import FeedLink, from_subscribe_scheme, looks_like_feed, podcast_interface
@@ -26,6 +27,7 @@ __all__ = [
     "feeds_by_address",
     "forwarded",
     "from_subscribe_scheme",
+    "home_page",
     "looks_like_feed",
     "named_in_head",
     "podcast_interface",

@@ -136,6 +136,15 @@ NAMED_IN_HEAD = Task(named_in_head)
 FORWARDED = Task(forwarded)
 
 
+def home_page(url: str) -> str | None:
+    """The home page of the page at `url`: of the site, or of the person in whose folder (`/~ann/`) it is; None for a
+    home page itself.
+    """
+    own = _PERSONAL.match(parts_of(url).path)
+    home = safe_url(own[0] if own else "/", url)
+    return home if home and normalise_profile(home) != normalise_profile(url) else None
+
+
 def common_paths(url: str) -> list[str]:
     """Addresses where blog engines usually have a feed, most common names first.
 
