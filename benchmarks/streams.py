@@ -27,9 +27,9 @@ from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
+from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
-from microsub.server.migrations import migrate
 from microsub.timelines import Channels
 from microsub.timelines.read_state import ReadState
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.shelves import Shelf, fill
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
+from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
-from microsub.server.migrations import migrate
 
 START_SECONDS = 60
 SETTINGS = '{"users": {}, "settings": {"max_items": 0, "keep_read_days": 0, "keep_unread_days": 0}}\n'

@@ -1,4 +1,4 @@
-"""House rules that can be counted: size, names, words, callers, readers of keys, odd phrases.
+"""House rules that can be counted: size, names, words, callers, readers of keys, stores, odd phrases.
 
 `python scripts/house.py` prints the modules and lines of each package with its budget, then the violations of each
 rule. It exits with 1 if a number exceeds its limit in `[tool.house]` of pyproject.toml. A budget is `[modules, lines]`
@@ -14,7 +14,7 @@ import re
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +40,10 @@ WRITING = re.compile(
     "|X(ADD|DEL|TRIM)|Z(ADD|INCRBY|REM|REMRANGEBYRANK|REMRANGEBYSCORE)"
 )
 """Commands that don't read a key."""
+
+SENDERS = ("redis", "work")
+"""Packages in which every module may send commands to Redis; in others only stores may."""
+_VERB = re.compile("[A-Z]{3,}")
 
 
 class Tree:
@@ -128,6 +132,38 @@ def _keys_read(node: ast.AST, writing: bool = False) -> Iterator[str]:
         yield from _keys_read(child, writing)
 
 
+def sends_commands(module: ast.Module) -> bool:
+    """Whether a module sends commands to Redis, or names them in tuples that others send."""
+    decorators = {id(one) for node in ast.walk(module) for one in getattr(node, "decorator_list", ())}
+    knows_keys = any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "microsub.redis"
+        and "keys" in {one.name for one in node.names}
+        for node in module.body
+    )
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="command" | "pipeline" | "script" | "scripts")):
+                # Click's commands are called so, too.
+                if id(node) not in decorators and not (isinstance(value, ast.Name) and value.id == "click"):
+                    return True
+            case ast.Tuple(elts=[ast.Constant(value=str(verb)), _, *_]) if knows_keys and _VERB.fullmatch(verb):
+                return True
+    return False
+
+
+def without_store(tree: Tree, stores: Collection[str]) -> list[str]:
+    """Modules of the product that send commands to Redis and are no stores, and stores that send none."""
+    sending = {
+        path.relative_to(tree.product).with_suffix("").as_posix()
+        for path, module in tree.modules.items()
+        if path.is_relative_to(tree.product) and tree.feature(path) not in SENDERS and sends_commands(module)
+    }
+    return [f"{name}: sends commands to Redis and is no store" for name in sorted(sending.difference(stores))] + [
+        f"{name}: is no store any more" for name in sorted(set(stores).difference(sending))
+    ]
+
+
 def over_budget(found: Mapping[str, tuple[int, int]], budget: Mapping[str, list[int]]) -> list[str]:
     """Packages that exceed their budget or have none, and budgets of packages that don't exist."""
     over = [
@@ -155,6 +191,7 @@ def main(root: Path = ROOT) -> int:
         "banned_words": banned_words(tree),
         "without_caller": callers.unused(tree.root),
         "unread_keys": unread_keys(tree),
+        "without_store": without_store(tree, house.get("stores", ())),
         "odd_phrases": phrases.too_odd(phrases.packages(root), house["most_odd_phrases"]),
     }.items():
         allowed = house.get(rule, 0)

@@ -21,8 +21,8 @@ from benchmarks.scale.polls import Handshake, Polled
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
+from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
-from microsub.server.migrations import migrate
 
 LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
 """Feeds with many posts."""

@@ -9,8 +9,8 @@ from benchmarks.scale import filling
 from benchmarks.scale.bulk import bulk
 from benchmarks.scale.plan import Size
 from microsub.redis.connect import connect
+from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
-from microsub.server.migrations import migrate
 
 SMALL = Size(users=6, per_user=8, channels=2, feeds=15, items=7)
 _READ = {

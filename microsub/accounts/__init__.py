@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.accounts.activity import Activity, ActivityNotes, TokenUse
+    from microsub.accounts.activity import ActivityNotes
     from microsub.accounts.app_passwords import create_app_password, token_of_password
     from microsub.accounts.credentials import (
         ATTEMPTS,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from microsub.accounts.post_room import PostRoom
     from microsub.accounts.quotas import Most, RequestRate, UserQuotas, resolved
-    from microsub.accounts.records import absent
+    from microsub.accounts.records import Activity, TokenUse, absent
     from microsub.accounts.requests import AppRequests
     from microsub.accounts.sessions import (
         SIGN_IN,

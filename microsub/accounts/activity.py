@@ -7,56 +7,17 @@ each app. No request waits for such a note, or fails because of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 import structlog
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import StoreError
-from microsub.model.reader import Credential
-from microsub.redis import keys
-from microsub.redis.protocol import Redis
-from microsub.redis.replies import text
-from microsub.redis.scripts import batches, load
 
 Who = TypeVar("Who", bound=Hashable)
 
 log = structlog.get_logger(__name__)
-
-
-class Activity:
-    """Users by the time of their last request, to within minutes. Times are Unix seconds."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def note(self, user: str, now: float) -> None:
-        """Record a user's request at that time; a time earlier than the known one changes nothing."""
-        await self._redis.command("ZADD", keys.seen(), "GT", f"{now:.0f}", user)
-
-    async def last_seen(self, users: Iterable[str]) -> dict[str, float]:
-        """The time when each of these users was last seen, without users who never were. One round trip."""
-        names = list(dict.fromkeys(users))
-        asked = [("ZMSCORE", keys.seen(), *batch) for batch in batches(names)]
-        times = [at for reply in await self._redis.pipeline(asked) for at in reply]
-        return {user: float(at) for user, at in zip(names, times, strict=True) if at is not None}
-
-
-class TokenUse:
-    """The times of tokens' last uses, in their records or their grants'. Times are Unix seconds."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def note(self, credential: Credential, now: float) -> None:
-        """Record a token's use at that time; nothing happens if it isn't one of our valid tokens."""
-        key = keys.token(credential.user, credential.digest)
-        foreign, grant = await self._redis.command("HMGET", key, "foreign", "grant")
-        # The use of a grant's token is recorded at the grant, because its tokens are replaced often.
-        place, held = (key, "scope") if grant is None else (keys.grant(credential.user, text(grant)), "refresh")
-        if foreign is None:
-            await self._redis.script(load("record_change"), [place], [held, "", "", "used", f"{now:.0f}"])
 
 
 EVERY = 300.0

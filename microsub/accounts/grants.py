@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from microsub.accounts.records import absent, listed
+from microsub.accounts.records import absent
 from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.model.reader import NAME, NATIVE_APP
@@ -26,6 +26,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, text, texts
+from microsub.redis.scan import listed
 from microsub.redis.scripts import load
 
 CODE = 120

@@ -9,20 +9,18 @@ from dataclasses import dataclass
 from itertools import islice
 
 from microsub.accounts.quotas import MOST_COUNTED, resolved
+from microsub.accounts.records import count_posts, set_posts
 from microsub.accounts.store import User
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import MINUTE
-from microsub.base.errors import FollowersFull, QuotaReached, StoreIncomplete
+from microsub.base.errors import FollowersFull, QuotaReached
 from microsub.configuration.effective import AllSettings, EffectiveSettings
-from microsub.redis import keys
-from microsub.redis.protocol import Redis, ScriptCall
-from microsub.redis.scripts import load
+from microsub.redis.protocol import Redis
 
 AT_ONCE = 20
 """Followers of a feed among whom the bytes of new posts are shared at once; those of more only upkeep counts."""
 _KIND_KNOWN = 600.0
 """Seconds for which a user without a quota is assumed to have none, except for changed settings."""
-_COUNT = load("posts_count")
 
 
 @dataclass(slots=True)
@@ -90,7 +88,7 @@ class PostRoom:
 
     async def correct(self, user: str, size: int) -> None:
         """Set the count to the user's share of the bytes that are stored."""
-        await self._redis.script(_COUNT, [keys.user(user)], ["set", size])
+        await set_posts(self._redis, user, size)
         self._rooms.pop(user)
 
     def _most(self, everywhere: AllSettings, user: str, *, registered: bool) -> int:
@@ -125,13 +123,7 @@ class PostRoom:
     async def _report(self, read: Sequence[tuple[str, _Room]]) -> None:
         """Add what these rooms haven't reported to the counts in Redis, and read these."""
         added = [room.unreported for _, room in read]
-        calls: list[ScriptCall] = [
-            (_COUNT, [keys.user(user)], ["add", size]) for (user, _), size in zip(read, added, strict=True)
-        ]
-        try:
-            replies = await self._redis.scripts(calls)
-        except StoreIncomplete as error:
-            replies = error.replies
+        replies = await count_posts(self._redis, {user: room.unreported for user, room in read})
         for (_, room), size, reply in zip(read, added, replies, strict=True):
             if isinstance(reply, list):
                 room.read_at = self._clock()

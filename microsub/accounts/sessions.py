@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from microsub.accounts.records import listed
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.base.errors import Unauthorized
@@ -25,6 +24,7 @@ from microsub.model.session import CONFIRMATION, SESSION, SignedIn
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading
+from microsub.redis.scan import listed
 from microsub.redis.scripts import load
 
 SESSION_SECRET = 1 * DAY

@@ -18,7 +18,7 @@ import orjson
 
 from microsub.accounts.credentials import forget_credentials
 from microsub.accounts.grants import LONGEST_SECRET, owner_in, revoke_token
-from microsub.accounts.records import absent, listed
+from microsub.accounts.records import absent
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest, Unauthorized, UserDisabled
@@ -29,6 +29,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import raw_fields, reading, text, texts
+from microsub.redis.scan import listed
 from microsub.redis.scripts import batches, load
 from microsub.work import calendar_of
 

@@ -149,7 +149,7 @@ class Sweeping:
         """
         count = 0
         for ids in reached.but_not(stored, _BATCH):
-            dead = await garbage.missing(self.redis, ids)
+            dead = await garbage.without_item(self.redis, ids)
             count += len(dead)
             if dead and not dry_run:
                 await withdraw(self.redis, self.accounts, self.outputs, dead, now)

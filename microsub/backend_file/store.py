@@ -10,7 +10,7 @@ import orjson
 
 from microsub.configuration.model import Backend, decode, encode
 from microsub.redis import keys
-from microsub.redis.lease import Lease
+from microsub.redis.lease import Lease, first_value
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields, reading, text
 from microsub.redis.scripts import load
@@ -135,8 +135,7 @@ class Applied:
 
     async def name_instance(self) -> str:
         """The random name of the data in Redis, set if missing."""
-        await self._redis.command("SET", keys.instance(), secrets.token_hex(8), "NX")
-        return await self.instance() or ""
+        return await first_value(self._redis, keys.instance(), lambda: secrets.token_hex(8))
 
     async def note_address(self, url: str) -> None:
         """Note the public URL of a web process that starts."""

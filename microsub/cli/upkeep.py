@@ -62,7 +62,7 @@ def restore(settings: Settings, file: Path) -> None:
     Example: microsub restore microsub-2026-01-31.tar.gz
     """
     from microsub.admin import restore as restore_
-    from microsub.server.migrations import require_layout
+    from microsub.redis.migrations import require_layout
 
     _require_embedded(settings)
     try:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading, score_text, text
+from microsub.redis.scan import scanned
 from microsub.redis.scripts import load
 
 _CHANGE = load("compare_and_set")
-_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,8 @@ async def find_many(redis: Redis, urls: Sequence[str]) -> list[Address | None]:
 
 async def all_addresses(redis: Redis) -> AsyncIterator[list[Address]]:
     """All entries in batches, possibly with repetitions."""
-    cursor: Any = "0"
-    while True:
-        cursor, pairs = await redis.command("HSCAN", keys.feeds_by_url(), cursor, "COUNT", _BATCH)
+    async for pairs in scanned(redis, "HSCAN", keys.feeds_by_url()):
         yield [_read(url, entry) for url, entry in zip(pairs[0::2], pairs[1::2], strict=True)]
-        if int(cursor) == 0:
-            return
 
 
 async def spare(redis: Redis, address: Address) -> bool:

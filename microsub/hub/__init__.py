@@ -11,8 +11,8 @@ from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.hub.api import HubEndpoint, TopicActions, TopicEndpoint
-    from microsub.hub.store import CallbackHealth, TopicChanges, hub_status
-    from microsub.hub.topics import ChannelTopics, Topics
+    from microsub.hub.store import CallbackHealth, ChannelTopics, TopicChanges, hub_status
+    from microsub.hub.topics import Topics
     from microsub.hub.worker import HubWorker
 else:
     __getattr__ = lazy_exports(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Subscriptions at the hub and its planned work, in Redis.
+"""Subscriptions at the hub, its planned work, and the addresses of channels' topics, in Redis.
 
 Subscriptions are stored with the owner of their topic, `user <name>` or `feed <id>`, so they are deleted with a user.
 Work is in one calendar: an owner whose topics may have changed, or one subscription with something to verify or
@@ -7,10 +7,14 @@ deliver. All times are Unix seconds.
 
 from __future__ import annotations
 
+import hmac
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from microsub.accounts import absent
+from microsub.base.digests import new_secret
 from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import host_of
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest
@@ -30,6 +34,12 @@ MOST_OF_TOPIC = 1_000
 MOST_OF_TOPIC_ON_HOST = 100
 MOST_ON_HOST = 5_000
 """Subscriptions of one user or stored feed, of one topic, of one topic on one callback host, of one host in total."""
+
+PATH = "/topics"
+_CHANNEL = re.compile(r"/channels/([A-Za-z0-9_-]{1,64})/([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{43})\.json")
+
+NEWEST = 50
+"""Items in a document of a channel or a stored feed."""
 
 WINDOW = 0.1
 """Seconds in which changes of an owner's topics are combined."""
@@ -210,3 +220,61 @@ async def hub_status(redis: Redis, now: float) -> dict[str, CallbackHealth]:
         host: CallbackHealth(len(of), sum(one.tries > 0 for one in of), counts[host])
         for host, of in sorted(live.items())
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTopic:
+    """A channel; `address` is that of its topic."""
+
+    user: str
+    uid: str
+    name: str
+    address: str
+
+    @property
+    def owner(self) -> str:
+        """The owner of its subscriptions."""
+        return f"user {self.user}"
+
+    @property
+    def source(self) -> str:
+        """The source of its version."""
+        return self.address
+
+
+class ChannelTopics:
+    """The addresses of channels' topics, on the server at `base`."""
+
+    def __init__(self, redis: Redis, base: str) -> None:
+        self._redis = redis
+        self._base = base
+
+    async def address(self, user: str, uid: str, action: str = "create") -> str | None:
+        """The address after `create`, `renew` or `revoke` (None). Raises NotFound for an unknown channel."""
+        found = await self._redis.script(load("hub_topic"), [keys.channel(user, uid)], [action, new_secret()])
+        if found is None:
+            raise await absent(self._redis, user, uid)
+        return self._address(user, uid, text(found)) if found else None
+
+    async def find(self, path: str) -> ChannelTopic | None:
+        """The channel at a path below `PATH`."""
+        match = _CHANNEL.fullmatch(path)
+        if match is None:
+            return None
+        user, uid, shown = match.groups()
+        (name, removed, secret), is_disabled = await self._redis.pipeline(
+            [
+                ("HMGET", keys.channel(user, uid), "name", "removed", "topic"),
+                ("HEXISTS", keys.user(user), "disabled"),
+            ]
+        )
+        if name is None or removed is not None or is_disabled or not hmac.compare_digest(secret or b"", shown.encode()):
+            return None
+        return ChannelTopic(user, uid, text(name), self._address(user, uid, shown))
+
+    async def newest(self, topic: ChannelTopic) -> list[str]:
+        """The ids of the channel's newest items."""
+        return texts(await self._redis.command("ZREVRANGE", keys.posts(topic.user, topic.uid), 0, NEWEST - 1))
+
+    def _address(self, user: str, uid: str, secret: str) -> str:
+        return f"{self._base}{PATH}/channels/{user}/{uid}.{secret}.json"

@@ -8,8 +8,6 @@ allows it and nothing in the feed's address looks like a secret.
 from __future__ import annotations
 
 import asyncio
-import hmac
-import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,27 +16,17 @@ from datetime import UTC, datetime
 from typing import Protocol
 from urllib.parse import parse_qsl, quote
 
-from microsub.accounts import absent
-from microsub.base.digests import new_secret, short_digest
+from microsub.base.digests import short_digest
 from microsub.base.errors import RequestError
 from microsub.base.locks import KeyedLocks
 from microsub.feeds import FeedRecord, Feeds, OutputAddress, OutputFeed, OutputStore, is_public
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
+from microsub.hub.store import NEWEST, PATH, ChannelTopic, ChannelTopics
 from microsub.model.jf2 import Entry
 from microsub.posts import Items
-from microsub.redis import keys
-from microsub.redis.protocol import Redis
-from microsub.redis.replies import text, texts
-from microsub.redis.scripts import load
 from microsub.web.paths import HUB, OUTPUTS
 
-PATH = "/topics"
-
-NEWEST = 50
-"""Items in a document of a channel or a stored feed."""
-
-_CHANNEL = re.compile(r"/channels/([A-Za-z0-9_-]{1,64})/([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{43})\.json")
 _FEED = "/feed.json"
 
 
@@ -68,26 +56,6 @@ class OutputTopic:
     def source(self) -> str:
         """The source of its version: all formats of one feed have the same."""
         return self.feed.id
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelTopic:
-    """A channel; `address` is that of its topic."""
-
-    user: str
-    uid: str
-    name: str
-    address: str
-
-    @property
-    def owner(self) -> str:
-        """The owner of its subscriptions."""
-        return f"user {self.user}"
-
-    @property
-    def source(self) -> str:
-        """The source of its version."""
-        return self.address
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,44 +90,6 @@ class OutputDocuments(Protocol):
 
     async def entries(self, ids: Sequence[str]) -> Mapping[str, Entry]:
         """The posts of items, as documents list them."""
-
-
-class ChannelTopics:
-    """The addresses of channels' topics, on the server at `base`."""
-
-    def __init__(self, redis: Redis, base: str) -> None:
-        self._redis = redis
-        self._base = base
-
-    async def address(self, user: str, uid: str, action: str = "create") -> str | None:
-        """The address after `create`, `renew` or `revoke` (None). Raises NotFound for an unknown channel."""
-        found = await self._redis.script(load("hub_topic"), [keys.channel(user, uid)], [action, new_secret()])
-        if found is None:
-            raise await absent(self._redis, user, uid)
-        return self._address(user, uid, text(found)) if found else None
-
-    async def find(self, path: str) -> ChannelTopic | None:
-        """The channel at a path below `PATH`."""
-        match = _CHANNEL.fullmatch(path)
-        if match is None:
-            return None
-        user, uid, shown = match.groups()
-        (name, removed, secret), is_disabled = await self._redis.pipeline(
-            [
-                ("HMGET", keys.channel(user, uid), "name", "removed", "topic"),
-                ("HEXISTS", keys.user(user), "disabled"),
-            ]
-        )
-        if name is None or removed is not None or is_disabled or not hmac.compare_digest(secret or b"", shown.encode()):
-            return None
-        return ChannelTopic(user, uid, text(name), self._address(user, uid, shown))
-
-    async def newest(self, topic: ChannelTopic) -> list[str]:
-        """The ids of the channel's newest items."""
-        return texts(await self._redis.command("ZREVRANGE", keys.posts(topic.user, topic.uid), 0, NEWEST - 1))
-
-    def _address(self, user: str, uid: str, secret: str) -> str:
-        return f"{self._base}{PATH}/channels/{user}/{uid}.{secret}.json"
 
 
 class Topics:

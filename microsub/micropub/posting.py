@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,33 +25,22 @@ from microsub.base.errors import Forbidden, InvalidRequest, NotFound, PostGone
 from microsub.feeds import KIND, FeedRecord, Feeds, InternalAddress, Source
 from microsub.formats.hfeed import POSTED_ENTRY
 from microsub.formats.wire import dump, from_wire
+from microsub.micropub.deleted import DeletedPosts
 from microsub.micropub.media import Media
 from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
 from microsub.model.jf2 import Card, Entry, Feed
 from microsub.parsing.pool import ParsePool
 from microsub.posts import BY_USER, Ingest, Items, ItemToStore, items_to_store, version_of
-from microsub.redis import keys
 from microsub.redis.lease import Lease, leased_in_turn
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 
 PATH = "/posts"
-SENT_AGAIN = 600
-"""Seconds for which a post without a `uid` or `url` is recognised by its content."""
-
 MOST_LISTED = 2 * MOST_BYTES
 """Maximum bytes of the posts in one list: reading and writing them blocks everything else."""
 
-KEPT_DELETED = 30 * 86_400
-"""Seconds for which a deleted post can be restored."""
-MOST_DELETED = 200
-"""Deleted posts kept per user, the most recent ones: each may have half a megabyte."""
-
 _LEASE = 3.0
 """Seconds for which a source waits after a process died while it stored a post; renewed by a living process."""
-
-_RESTORED = "restored "
-"""Prefix of a restored post's token, stored in place of its content."""
 
 POSTED = "posted"
 """The field of a stored post that contains the request, as JSON."""
@@ -119,16 +107,7 @@ class Posting:
         for name in item.own_names[:1]:
             return await self._deleted.latest(source, _derived(source, name))
         said = b"\0".join((item.encoded(), *(sha256_hex(data).encode() for data in files)))
-        place = keys.posted_lately(source.user, sha256_hex(b"%b\0%b" % (source.id.encode(), said)))
-        made = secrets.token_urlsafe(16)
-        # `NX` together with `GET` needs a newer Redis than the bundled one.
-        _, found = await self._redis.pipeline([("SET", place, made, "NX", "EX", SENT_AGAIN), ("GET", place)])
-        known = text(found or made.encode())
-        if known != made and await self._deleted.has(source, known):
-            # It was deleted since then, and the sender wants it back.
-            await self._redis.command("SET", place, made, "EX", SENT_AGAIN)
-            return made
-        return known
+        return await self._deleted.token_of(source, said)
 
     async def create(self, source: Source, item: PostedItem, token: str, base: str) -> str:
         """Store a post, or the changes to an existing one; returns its address.
@@ -266,67 +245,6 @@ class Posting:
         if found is None or found[0] != feed.id:
             raise _unknown(address)
         return await self._deleted.latest(source, found[1])
-
-
-class DeletedPosts:
-    """Deleted posts of sources by token: their content, or the token of the restored post.
-
-    An earlier token or the author's own name of a restored post leads to its latest token. Each use extends this by
-    30 days.
-    """
-
-    def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.time) -> None:
-        self._redis = redis
-        self._clock = clock
-
-    async def keep(self, source: Source, token: str, item: PostedItem, published: str) -> None:
-        """Store the content of a post that is about to be deleted, with its time of publication."""
-        said = replace(item, properties={"published": [published], **item.properties})
-        await self._write(source, token, said.encoded())
-
-    async def has(self, source: Source, token: str) -> bool:
-        """Whether that post was deleted recently, even if it was restored since."""
-        return bool(await self._redis.command("EXISTS", keys.deleted_post(source.user, _digest(source, token))))
-
-    async def item(self, source: Source, token: str) -> PostedItem | None:
-        """The content of a recently deleted post, by its `latest` token; None if there is none."""
-        said = await self._read(source, token)
-        return PostedItem.read(said) if said else None
-
-    async def restored(self, source: Source, former: str, token: str) -> None:
-        """Record the token under which a post was restored."""
-        await self._write(source, former, f"{_RESTORED}{token}".encode())
-
-    async def latest(self, source: Source, token: str) -> str:
-        """The current token of the post that once had this token."""
-        former: list[str] = []
-        while (said := await self._read(source, token)).startswith(_RESTORED):
-            former.append(token)
-            token = said.removeprefix(_RESTORED)
-        for one in former:
-            await self.restored(source, one, token)
-        return token
-
-    async def _read(self, source: Source, token: str) -> str:
-        return text(await self._redis.command("GET", keys.deleted_post(source.user, _digest(source, token))) or b"")
-
-    async def _write(self, source: Source, token: str, value: bytes) -> None:
-        digest, listed = _digest(source, token), keys.deleted_posts(source.user)
-        *_, over = await self._redis.pipeline(
-            [
-                ("SET", keys.deleted_post(source.user, digest), value, "EX", KEPT_DELETED),
-                ("ZADD", listed, f"{self._clock():.3f}", digest),
-                ("EXPIRE", listed, KEPT_DELETED),
-                ("ZRANGE", listed, 0, -1 - MOST_DELETED),
-            ]
-        )
-        if over:
-            doomed = [keys.deleted_post(source.user, text(one)) for one in over]
-            await self._redis.pipeline([("DEL", *doomed), ("ZREM", listed, *over)])
-
-
-def _digest(source: Source, token: str) -> str:
-    return sha256_hex(f"{source.id}.{token}")
 
 
 def _to_store(entry: Entry, item: PostedItem, token: str, own: str, source: Source, now: float) -> ItemToStore:

@@ -25,8 +25,9 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, score_text, text, texts
+from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines import Newcomers, last_position, members_at, read_newcomers, shown_among
+from microsub.timelines import Newcomers, last_position, read_newcomers, shown_among
 
 ARCHIVE = 50
 """Items of one archive document (RFC 5005), and items that leave together when a feed has too many."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from microsub.base.urls import host_of
 from microsub.feeds import KEEP_UNFOLLOWED
 from microsub.posts import duplicates
-from microsub.posts.guid_changes import FORMER_GUID
+from microsub.posts.values import FORMER_GUID
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import score_text
@@ -80,7 +80,7 @@ async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
     return [Candidate(item_id, rank, *row) for (item_id, row), rank in zip(texts.items(), ranks, strict=True)]
 
 
-async def missing(redis: Redis, ids: Sequence[str]) -> list[str]:
+async def without_item(redis: Redis, ids: Sequence[str]) -> list[str]:
     """The given ids that have no item."""
     there = await redis.pipeline([("EXISTS", keys.item(item_id)) for item_id in ids])
     return [item_id for item_id, exists in zip(ids, there, strict=True) if not exists]

@@ -31,17 +31,13 @@ from microsub.base.clock import DAY
 from microsub.base.errors import StoreDamaged
 from microsub.base.urls import normalise_url
 from microsub.formats.entry_id import fold, guid_digest
-from microsub.posts.values import ANY, OWN, WRITTEN_GUID, ItemToStore, Listing
-from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import filled, text
-from microsub.redis.scripts import batches, load
+from microsub.posts.values import FORMER_GUID, OWN, ItemToStore, Listing
+from microsub.redis.replies import filled
+from microsub.redis.scripts import batches
 
 if TYPE_CHECKING:
     from microsub.feeds import FeedRecord
-
-FORMER_GUID = "former_guid"
-"""The field of an item with the guid that it had before its present one."""
+    from microsub.posts.items import Items
 
 COMPARED = 8_000_000
 """Maximum bytes of stored posts whose texts are compared with those of one document."""
@@ -58,7 +54,6 @@ _LETTERS = 40
 """Minimum letters of a text that another one may contain and still be the same."""
 _FIELDS = ("guid", FORMER_GUID, "link", "hash", "score", OWN)
 _OTHERS = re.compile(r"[\W_]+")
-_CHANGE, _UPDATE = load("guid_change"), load("item_update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,7 @@ def window(listing: Listing) -> int:
 
 
 async def changed_guids(
-    redis: Redis,
+    items: Items,
     feed: FeedRecord,
     fresh: Sequence[ItemToStore],
     latest: Sequence[str],
@@ -117,8 +112,7 @@ async def changed_guids(
     entries = [(one, _compared(one.link)) for one in fresh]
     if not entries or not latest:
         return {}
-    rows = await redis.pipeline([("HMGET", keys.item(item_id), *_FIELDS) for item_id in latest])
-    posts = [post for item_id, row in zip(latest, rows, strict=True) if (post := _read(item_id, row))]
+    posts = await _posts(items, latest)
     listed = listing.digests
     left = [
         post
@@ -127,23 +121,22 @@ async def changed_guids(
     ]
     if not left:
         return {}
-    texts = _Texts(redis)
+    texts = _Texts(items)
     found, alone = _by_link(entries, posts, left, feed.home)
     await texts.read([post for one, post in alone if one.hash != post.hash])
     same = [pair for pair in alone if pair[0].hash == pair[1].hash or texts.are_one(*pair)]
     found += _without_repeats(same, listing, len(listing))
     if len(left) == len(posts) and not known:
         found = await _moved(texts, fresh, left, listing, found, alone)
-    return await _record(redis, feed.id, found)
+    return await items.change_guids(feed.id, [(post.id, one, post.guid, post.former) for one, post in found])
 
 
-async def has_post_of(redis: Redis, feed: FeedRecord, entries: Iterable[ItemToStore], latest: Sequence[str]) -> bool:
+async def has_post_of(items: Items, feed: FeedRecord, entries: Iterable[ItemToStore], latest: Sequence[str]) -> bool:
     """Whether an entry is one of the feed's posts with these ids: by its own link, or else by guid and content.
 
     A guid alone proves nothing: a new program on the same host counts from 1 again. One round trip.
     """
-    rows = await redis.pipeline([("HMGET", keys.item(item_id), *_FIELDS) for item_id in latest])
-    posts = [post for item_id, row in zip(latest, rows, strict=True) if (post := _read(item_id, row))]
+    posts = await _posts(items, latest)
     links = {post.link for post in posts if post.link and not _is_front(post.link, feed.home)}
     contents = {(guid, post.hash) for post in posts for guid in (post.guid, post.former)}
     return any(_compared(one.link) in links or (one.guid, one.hash) in contents for one in entries)
@@ -242,8 +235,8 @@ class _Pairs:
 class _Texts:
     """The texts of stored posts, `COMPARED` bytes of them at most, and of entries."""
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+    def __init__(self, items: Items) -> None:
+        self._items = items
         self._room = COMPARED
         self._known: dict[str, _Text] = {}
 
@@ -252,7 +245,7 @@ class _Texts:
         for some in batches([post for post in posts if post.id not in self._known], _AT_ONCE):
             if self._room < 0:
                 return
-            stored = await self._redis.pipeline([("HGET", keys.item(post.id), "Data") for post in some])
+            stored = await self._items.data([post.id for post in some])
             for post, data in zip(some, stored, strict=True):
                 self._room -= len(data or b"")
                 if self._room >= 0:
@@ -292,24 +285,6 @@ class _Texts:
         return _NONE
 
 
-async def _record(redis: Redis, feed_id: str, found: Sequence[tuple[ItemToStore, _Post]]) -> dict[str, str]:
-    if not found:
-        return {}
-    args: list[Arg] = []
-    for one, post in found:
-        args += (one.guid, post.id, post.former)
-    owners = await redis.script(_CHANGE, [keys.feed_guids(feed_id)], args)
-    pairs = [pair for pair, owner in zip(found, owners, strict=True) if text(owner) == pair[1].id]
-    await redis.scripts(
-        [
-            (_UPDATE, [keys.item(post.id)], ["change", ANY, "", "guid", one.guid, FORMER_GUID, post.guid,
-                                             WRITTEN_GUID, one.extra.get(WRITTEN_GUID, "")])
-            for one, post in pairs
-        ]
-    )  # fmt: skip
-    return {one.guid: post.id for one, post in pairs}
-
-
 def _looks(post: ItemToStore | _Post, link: str) -> tuple[str, str, int]:
     """The visible parts of a post: its link, its content and its time in milliseconds."""
     return link, post.hash, _time(post)
@@ -333,6 +308,11 @@ def _one_each(pairs: Iterable[tuple[_Key, _One]]) -> dict[_Key, _One]:
     some = list(pairs)
     counts = Counter(key for key, _ in some)
     return {key: value for key, value in some if counts[key] == 1}
+
+
+async def _posts(items: Items, ids: Sequence[str]) -> list[_Post]:
+    rows = await items.fields(ids, _FIELDS)
+    return [post for item_id, row in zip(ids, rows, strict=True) if (post := _read(item_id, row))]
 
 
 def _read(item_id: str, row: Sequence[bytes | None]) -> _Post | None:

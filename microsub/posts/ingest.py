@@ -26,9 +26,11 @@ from microsub.formats.entry_id import guid_digest, told_apart
 from microsub.formats.wire import identified, redated
 from microsub.posts import duplicates
 from microsub.posts.garbage import listed_again
-from microsub.posts.guid_changes import FORMER_GUID, changed_guids, window
+from microsub.posts.guid_changes import changed_guids, window
+from microsub.posts.items import Items
 from microsub.posts.values import (
     ANY,
+    FORMER_GUID,
     OWN,
     WRITTEN_GUID,
     EntriesFound,
@@ -48,7 +50,6 @@ from microsub.work import Bounds, Stream
 
 if TYPE_CHECKING:
     from microsub.feeds import Events, Feeds
-    from microsub.posts.items import Items
 
 log = structlog.get_logger(__name__)
 
@@ -124,6 +125,7 @@ class PostWriter:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._items = Items(redis)
 
     async def write(
         self,
@@ -228,7 +230,7 @@ class PostWriter:
             # One that shared its guid with others, and is now listed without these, is known by its link.
             fresh = [one for guid, one in listed.items() if guid not in ids and beside.get(guid) is None]
             if fresh and (listing.left or 2 * len(fresh) > len(listing)):
-                changed = await changed_guids(self._redis, feed, fresh, latest, listing, frozenset(ids.values()))
+                changed = await changed_guids(self._items, feed, fresh, latest, listing, frozenset(ids.values()))
                 ids |= changed
                 known |= await self._known(changed) if changed else {}
         apart = {

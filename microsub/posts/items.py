@@ -12,24 +12,24 @@ from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
 from microsub.posts.garbage import spare
 from microsub.posts.guid_changes import has_post_of
-from microsub.posts.values import ANY, BY_USER
+from microsub.posts.values import ANY, BY_USER, FORMER_GUID, WRITTEN_GUID, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
-from microsub.redis.replies import filled, reached, text, within_reach
+from microsub.redis.replies import filled, reached, text, texts, within_reach
+from microsub.redis.scan import scanned
 from microsub.redis.scripts import batches, load
 
 if TYPE_CHECKING:
     from microsub.feeds import FeedRecord
-    from microsub.posts.values import ItemToStore
 
 _UPDATE = load("item_update")
 _PAGE = load("feed_page")
 _DATA = load("item_data")
+_CHANGE_GUIDS = load("guid_change")
 
 AWAY = b""
 """In place of an item's JSON: it can't be read at the moment, and isn't lost."""
 
-_SCANNED = 1000
 PIECE = 4 * 1024 * 1024
 """Bytes of posts that are read at once; a page of large ones ends there. At least one is read."""
 _SHORT = 16 * 1024
@@ -72,6 +72,22 @@ class Items:
         ]
         if calls:
             await self._redis.scripts(calls)
+
+    async def change_guids(self, feed_id: str, changes: Sequence[tuple[str, ItemToStore, str, str]]) -> dict[str, str]:
+        """Record new guids of a feed's items (id, entry with the new guid, present guid, the one before).
+
+        Returns the items whose guids these are now (guid → id): a guid of another item isn't taken. Two round trips.
+        """
+        if not changes:
+            return {}
+        args = [part for item_id, one, _, former in changes for part in (one.guid, item_id, former)]
+        owners = texts(await self._redis.script(_CHANGE_GUIDS, [keys.feed_guids(feed_id)], args))
+        changed = [change for change, owner in zip(changes, owners, strict=True) if owner == change[0]]
+        written = ((item_id, one.guid, was, one.extra.get(WRITTEN_GUID, "")) for item_id, one, was, _ in changed)
+        await self.note(
+            {item_id: {"guid": new, FORMER_GUID: was, WRITTEN_GUID: own} for item_id, new, was, own in written}
+        )
+        return {one.guid: item_id for item_id, one, _, _ in changed}
 
     async def outbox(self, feed_id: str) -> list[str]:
         """Ids of stored items that may not be in all timelines yet, oldest first."""
@@ -157,7 +173,7 @@ class Items:
 
     async def has_post_of(self, feed: FeedRecord, entries: Iterable[ItemToStore], limit: int) -> bool:
         """Whether another document's entry is one of the feed's `limit` latest posts. Two round trips."""
-        return await has_post_of(self._redis, feed, entries, await self.newest(feed.id, limit))
+        return await has_post_of(self, feed, entries, await self.newest(feed.id, limit))
 
     async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
         """Ids of the feed's latest posts, latest first, by time of publishing or of the last edit.
@@ -246,12 +262,8 @@ class Items:
 
     async def guids(self, feed_id: str) -> AsyncIterator[dict[str, int]]:
         """All guids of a feed with their items, deleted ones included, in batches, possibly with repetitions."""
-        cursor: Any = "0"
-        while True:
-            cursor, pairs = await self._redis.command("HSCAN", keys.feed_guids(feed_id), cursor, "COUNT", _SCANNED)
+        async for pairs in scanned(self._redis, "HSCAN", keys.feed_guids(feed_id)):
             yield {text(guid): int(item) for guid, item in zip(pairs[0::2], pairs[1::2], strict=True)}
-            if int(cursor) == 0:
-                return
 
     async def departed(self, feed_id: str) -> dict[str, int]:
         """Guids of posts that, as imports know, left timelines elsewhere and were never here, with ids in `gone`."""

@@ -19,6 +19,9 @@ from microsub.redis.replies import text
 ANY = ""
 """A version that is never refused, for writes without an order."""
 
+FORMER_GUID = "former_guid"
+"""The field of an item with the guid that it had before its present one."""
+
 WRITTEN_GUID = "written_guid"
 """The field of an item with its guid as the feed wrote it, if that isn't its identity."""
 

@@ -49,7 +49,7 @@ def pattern(named: Callable[[str, str], str], name: str) -> str:
 # --- the instance ------------------------------------------------------------------------------------------------
 
 schema = key("meta:schema")
-"""String: the version of this layout. Permanent. `server.migrations`."""
+"""String: the version of this layout. Permanent. `redis.migrations`."""
 
 instance = key("meta:instance")
 """String: a random name of this data; another name shows that the data was lost or replaced. Permanent.
@@ -96,7 +96,7 @@ users = key("users")
 
 seen = key("users:seen")
 """Sorted set: user by Unix time of their last request, to within minutes. Permanent, members are deleted with their
-users. `accounts.activity`; read by delivery.
+users. `accounts.records`; read by delivery.
 """
 
 applied_config = key("config:applied")

@@ -1,4 +1,4 @@
-"""Leases on a job for one process at a time, and on one round of a periodic job."""
+"""What one of several processes gets: a job for a time, a round of a periodic job, the value of a key."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from microsub.base.errors import StoreError
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis, ScriptCall
+from microsub.redis.replies import text
 from microsub.redis.scripts import load
 
 _RENEW = load("lease")
@@ -66,6 +67,15 @@ class Lease(LeaseCommands):
         """The call that releases it, for the caller's last round trip; if that fails, it expires."""
         self.is_left = True
         return _RENEW, [self._key], [self._token, 0]
+
+
+async def first_value(redis: Redis, key: str, new: Callable[[], str]) -> str:
+    """The text of a key, the same for all processes; `new` makes one if there is none. One round trip if there is."""
+    found = await redis.command("GET", key)
+    if found is None:
+        await redis.command("SET", key, new(), "NX")
+        found = await redis.command("GET", key)
+    return text(found or b"")
 
 
 async def take_turn(redis: Redis, part: str, seconds: float) -> bool:

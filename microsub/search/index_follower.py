@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,9 +22,7 @@ import structlog
 from microsub.base.errors import StoreError
 from microsub.feeds import Events
 from microsub.posts import Items, newest_id, stored_ids
-from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text
 from microsub.search.index import Generation, IndexUnusable
 from microsub.search.replica import IndexFolder
 from microsub.search.words import IndexedPost, document
@@ -66,7 +64,10 @@ STANDING_BY = FollowTiming(first=10.0, attempt=60.0)
 
 
 class IndexFollower:
-    """Updates the index in `folder` from Redis, if no other process of the machine does."""
+    """Updates the index in `folder` from Redis, if no other process of the machine does.
+
+    `instance` returns the random name of the data in Redis.
+    """
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class IndexFollower:
         items: Items,
         events: Events,
         folder: IndexFolder,
+        instance: Callable[[], Awaitable[str | None]],
         *,
         timing: FollowTiming | None = None,
         clock: Callable[[], float] = time.time,
@@ -82,6 +84,7 @@ class IndexFollower:
         self._items = items
         self._events = events
         self._folder = folder
+        self._instance = instance
         self._timing = timing or FollowTiming()
         self._clock = clock
         self._given_out = 0
@@ -157,7 +160,7 @@ class IndexFollower:
         if self._folder.current() != generation.path:  # lost, or found corrupt by a reader
             return True
         facts = await thread.run(generation.facts)
-        instance, before = await self._instance(), facts["instance"]
+        instance, before = await self._instance() or "", facts["instance"]
         if not before and instance:  # it was built before the server's first start was complete
             await thread.run(lambda: generation.note({"instance": instance}))
         why = ""
@@ -203,7 +206,7 @@ class IndexFollower:
     async def _build(self, thread: _Thread) -> Generation:
         began, clock = time.monotonic(), self._clock()
         facts = {"cursor": await self._events.last(), "checked": str(await newest_id(self._redis))}
-        facts |= {"instance": await self._instance(), "began": str(clock)}
+        facts |= {"instance": await self._instance() or "", "began": str(clock)}
         path = self._folder.fresh()
         generation = await thread.run(lambda: Generation.create(path, facts))
         try:
@@ -257,9 +260,6 @@ class IndexFollower:
                 yield found
                 found, size = [], 0
         yield found
-
-    async def _instance(self) -> str:
-        return text(await self._redis.command("GET", keys.instance()) or b"")
 
 
 def _document(stored: _Stored) -> IndexedPost:

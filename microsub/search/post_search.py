@@ -25,9 +25,8 @@ from microsub.feeds import Events, FeedRecord, Feeds
 from microsub.model.query import PostQuery, parsed
 from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row, Subscription
 from microsub.model.words import Phrase, words_of
-from microsub.redis import keys
+from microsub.posts import without_item
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import fields
 from microsub.redis.scripts import BATCH, batches
 from microsub.search.index import Match, QueryTooSlow, Span, row_at
 from microsub.search.replica import IndexReader
@@ -173,8 +172,8 @@ class PostSearch:
             collected = _Collected()
             for part in batches(matches, DEPTHS[0]):
                 collected.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
-            stored = await self._redis.pipeline([("EXISTS", keys.item(str(item))) for item in missing])
-            return [row.id for _, row in collected.found], not any(stored)
+            gone = await without_item(self._redis, [*map(str, missing)])
+            return [row.id for _, row in collected.found], len(gone) == len(missing)
 
     @contextmanager
     def _place_of(self, user: str) -> Iterator[None]:
@@ -291,7 +290,7 @@ class PostSearch:
         # Thousands of follows take a tenth of a second, and as much again for each dozen names.
         named = await asyncio.to_thread(_named, names, followed, records)
         given = {one.id: one.feed for one in followed.values()}
-        former = fields(await self._redis.command("HGETALL", keys.former_feeds(user)))
+        former = await self._channels.former_feeds(user)
         found = {}
         for name in names:
             ids = {*named[name], *([name] if name.isdecimal() else [])}

@@ -35,7 +35,7 @@ from microsub.greader.marks import NativeMarks
 from microsub.greader.reads import NativeReading
 from microsub.greader.streams import Streams
 from microsub.hub import HubEndpoint, TopicActions, TopicEndpoint
-from microsub.hub.topics import PATH as TOPICS
+from microsub.hub.store import PATH as TOPICS
 from microsub.identity import ConsentPages, OAuthEndpoint, RequestCredentials
 from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER

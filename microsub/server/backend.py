@@ -15,7 +15,7 @@ from microsub.base.errors import ConfigError, InvalidRequest, NotFound, StoreFul
 from microsub.base.settings import Settings
 from microsub.configuration.facts import Change, ChangeKind
 from microsub.model.reader import ALL_SCOPES
-from microsub.server.migrations import migrate
+from microsub.redis.migrations import migrate
 from microsub.server.stores import Stores, following, open_stores, sources, tell_failure
 
 if TYPE_CHECKING:

@@ -12,16 +12,15 @@ from microsub.accounts import resolved
 from microsub.base.errors import NotFound
 from microsub.base.settings import Settings
 from microsub.identity import CheckedAgainst, PageDoctor, PageReport, profile_page
-from microsub.model.reader import BUILT_IN, SAVED
+from microsub.model.reader import BUILT_IN
 from microsub.parsing.pool import ParsePool
 from microsub.posts import Imported
-from microsub.redis import keys
 from microsub.server.backend import applier
 from microsub.server.fetching import open_fetcher
 from microsub.server.jobs import post_bytes
 from microsub.server.parsers import TASKS
 from microsub.server.stores import Stores, feed_lists, following, open_stores, sources
-from microsub.timelines import SAVED_POSTS
+from microsub.timelines import SAVED_POSTS, count_saved
 from microsub.transfer import BroughtReport, Importing, ImportReport, OldFile, OtherReaders, UserImport, open_old
 
 
@@ -95,7 +94,7 @@ async def beyond_quotas(stores: Stores, name: str) -> list[str]:
     counts = [
         ("channels", quotas.channels, len(await stores.channels.list(name)) - len(BUILT_IN)),
         ("feeds", quotas.feeds, await stores.channels.count_feeds(name)),
-        (SAVED_POSTS, quotas.saved, await stores.redis.command("ZCARD", keys.posts(name, SAVED))),
+        (SAVED_POSTS, quotas.saved, await count_saved(stores.redis, name)),
         ("bytes of posts", quotas.posts, await post_bytes(stores).correct(name) if quotas.posts else 0),
     ]
     return [

@@ -80,7 +80,9 @@ def can_search(settings: Settings) -> bool:
 def follower(settings: Settings, stores: Stores, timing: search.FollowTiming | None = None) -> search.IndexFollower:
     """The service that updates this machine's index of posts."""
     folder = search.IndexFolder(settings.index)
-    return search.IndexFollower(stores.redis, stores.items, stores.events, folder, timing=timing)
+    return search.IndexFollower(
+        stores.redis, stores.items, stores.events, folder, stores.applied.instance, timing=timing
+    )
 
 
 def figures(stores: Stores, index: search.IndexReader | None = None) -> admin.Figures:

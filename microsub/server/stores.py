@@ -22,9 +22,9 @@ from microsub.model.settings import OwnChannelSettings
 from microsub.redis.connect import connect, doubts
 from microsub.redis.embedded.datafolder import require_data
 from microsub.redis.embedded.server import Watch, start_embedded, watched
+from microsub.redis.migrations import check_layout, migrate
 from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
-from microsub.server.migrations import check_layout, migrate
 from microsub.web.paths import HUB
 
 if TYPE_CHECKING:

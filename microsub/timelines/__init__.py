@@ -10,7 +10,7 @@ from microsub.base.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from microsub.timelines.add import Adder, Incoming, TimelineTarget, filtering_channels
     from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog, oldest
-    from microsub.timelines.channels.follows import in_turns, read_subscription
+    from microsub.timelines.channels.follows import in_turns, read_subscription, subscriptions
     from microsub.timelines.channels.store import LONGEST_NAME, MOST_OF_NAME, ChannelNames, Channels, slug
     from microsub.timelines.erase import OtherReferences, erase_posts, withdraw
     from microsub.timelines.feed_names import OwnNames, feed_name
@@ -18,8 +18,18 @@ if TYPE_CHECKING:
     from microsub.timelines.item_cache import ItemCache
     from microsub.timelines.pages import ShownItems, item_ids, shown, shown_among
     from microsub.timelines.read_state import ReadState
-    from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, restore_lost, take_out
-    from microsub.timelines.restore import Absence, RestoredItem, absences, put_unread, restore_items, states
+    from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, take_out
+    from microsub.timelines.restore import (
+        Absence,
+        RestoredItem,
+        absences,
+        put_unread,
+        references,
+        repair_items,
+        restore_items,
+        restore_lost,
+        states,
+    )
     from microsub.timelines.retention import RESTORABLE, Retention
     from microsub.timelines.rules import Rules, settle, settle_in
     from microsub.timelines.saved import SavedPosts, count_saved, saved_among, saved_of
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
         read_newcomers,
         repair_all_arrivals,
         repair_arrivals,
+        unread_after,
     )
     from microsub.timelines.sync.live_events import (
         EVENTS_AT_ONCE,
@@ -55,12 +66,9 @@ if TYPE_CHECKING:
     )
     from microsub.timelines.timelinekeys import (
         distinct,
-        members_at,
-        references,
         rule_keys,
         set_keys,
         shown_keys,
-        subscriptions,
         urls,
     )
     from microsub.timelines.views import ReaderViews, SourceCount, StyleOf

@@ -14,14 +14,8 @@ from microsub.base.errors import StoreError, StoreUnavailable
 from microsub.base.urls import mask_credentials
 from microsub.feeds import FeedRecord, Feeds
 from microsub.model.reader import Subscription
-from microsub.redis import keys
-from microsub.redis.protocol import Redis
-from microsub.redis.scripts import load
-from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.channels.follows import NEVER_NAMED, in_turns
 from microsub.timelines.channels.store import Channels
-
-NAMES, NEVER = "names", b"0"
-"""The field of a user's record, and its value while the user has never named a feed."""
 
 TITLES_KEPT = 300.0
 _MOST_KNOWN = 10_000
@@ -80,8 +74,7 @@ class OwnNames:
     `TITLES_KEPT`, because feeds change their titles.
     """
 
-    def __init__(self, redis: Redis, channels: Channels, feeds: Feeds) -> None:
-        self._redis = redis
+    def __init__(self, channels: Channels, feeds: Feeds) -> None:
         self._channels = channels
         self._feeds = feeds
         self._known: BoundedCache[str, tuple[bytes, float, FeedNames]] = BoundedCache(_MOST_KNOWN)
@@ -89,8 +82,8 @@ class OwnNames:
     async def of(self, user: str, number: bytes | None = None) -> FeedNames:
         """The user's names; `number` is as in `PageRows.own_names`, None if it must be read."""
         if number is None:
-            number = await self._redis.command("HGET", keys.user(user), NAMES) or b""
-        if number == NEVER:
+            number = await self._channels.number_of_names(user)
+        if number == NEVER_NAMED:
             return NO_NAMES
         known = self._known.get(user)
         if known is not None and known[0] == number and time.monotonic() - known[1] < TITLES_KEPT:
@@ -98,7 +91,7 @@ class OwnNames:
         names = await self._read(user)
         if not number and not names:
             with suppress(StoreError):  # a Redis that takes no changes hides no page
-                await self._redis.script(load("compare_and_set"), [keys.user(user)] * 2, [NAMES, "", NEVER])
+                await self._channels.note_without_names(user)
         self._known[user] = number, time.monotonic(), names
         return names
 

@@ -20,15 +20,14 @@ from microsub.model.settings import SettingsOf
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text, texts
-from microsub.redis.scripts import batches
+from microsub.redis.replies import text
+from microsub.redis.scan import members
 from microsub.timelines.add import Adder
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
-from microsub.timelines.rules import end_of_mute
-from microsub.timelines.timelinekeys import members
+from microsub.timelines.rules import ends_in, forget_ends
 from microsub.work import calendar_of
 
 NEW_FOLLOWS = RateLimit("new follows", "user without a quota of feeds", 10_000, 86_400)
@@ -247,14 +246,12 @@ class Following:
         changed, or a master of a cluster that has them is away, upkeep removes the entries left there. The ends of its
         mutes are deleted too; one that can't be reached does nothing when it comes.
         """
-        muted = texts(await self._redis.command("HKEYS", keys.muted(user, uid)))
+        ends = await ends_in(self._redis, user, uid)
         for feed in await self._channels.delete(user, uid):
             with suppress(StoreUnavailable):
                 await unsubscribe(self._channels, self._feeds, user, uid, feed)
-        for some in batches(muted):
-            ends = (end_of_mute(user, uid, url) for url in some)
-            with suppress(StoreUnavailable):
-                await self._redis.command("ZREM", keys.mute_ends(), *ends)
+        with suppress(StoreUnavailable):
+            await forget_ends(self._redis, ends)
 
     async def _carry_over(self, user: str, target: str, moves: Sequence[FeedMove], now: float) -> None:
         """Move a feed's items from channels that no longer follow it into one that does."""

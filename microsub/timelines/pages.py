@@ -16,8 +16,9 @@ from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, 
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import text, texts
+from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.timelinekeys import batch_for, members_at
+from microsub.timelines.timelinekeys import batch_for
 
 EXAMINED = 1000
 """Maximum number of ids that one request examines for a view without an index."""

@@ -23,11 +23,9 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.channels.follows import is_there
 from microsub.timelines.pages import walk_rows
-from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (
     batch_for,
     distinct,
-    members,
     rule_keys,
     set_patterns,
     shown_keys,
@@ -290,22 +288,19 @@ class Left(Enum):
     UNREAD = 2
 
 
+async def gone_until(redis: Redis, user: str, uid: str, at: int, skip: int, most: int) -> list[str]:
+    """Up to `most` of the ids that left a channel until that Unix time, without the first `skip`."""
+    return texts(await redis.command("ZRANGEBYSCORE", keys.gone(user, uid), "-inf", at, "LIMIT", skip, most))
+
+
+async def forget_gone(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> None:
+    """Forget that these ids left a channel: it may get them again."""
+    if ids:
+        await redis.command("ZREM", keys.gone(user, uid), *ids)
+
+
 async def left_of(redis: Redis, user: str, uid: str) -> Left:
     """The remains of a timeline."""
     sets = (keys.unread, keys.posts, keys.read, keys.hidden)
     unread, *others = await redis.pipeline([("EXISTS", key(user, uid)) for key in sets])
     return Left.ENOUGH if any(others) else Left.UNREAD if unread else Left.BLANK
-
-
-async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:
-    """Show items again that are read or unread but neither shown nor hidden. Rules apply."""
-    for key in (keys.unread(user, uid), keys.read(user, uid)):
-        async for ids in members(redis, key):
-            for batch in batches(ids):
-                shown, hidden = await redis.pipeline(
-                    [("ZMSCORE", keys.posts(user, uid), *batch), ("ZMSCORE", keys.hidden(user, uid), *batch)]
-                )
-                stands = zip(batch, shown, hidden, strict=True)
-                lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
-                if lost:
-                    await settle(redis, user, uid, lost, now, lost=True)

@@ -1,4 +1,4 @@
-"""Whole timelines: reading them for an export, and putting them back.
+"""Whole timelines: reading them for an export, putting them back, and repairing damaged ones.
 
 Items are exported with their state, and ids that must not come back with the reason. All times are Unix seconds.
 """
@@ -14,9 +14,12 @@ from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text
-from microsub.redis.scripts import load
+from microsub.redis.scan import members
+from microsub.redis.scripts import batches, load
+from microsub.timelines.channels.follows import every_channel
 from microsub.timelines.remove import take_back
-from microsub.timelines.timelinekeys import members, timeline_keys, url_lines
+from microsub.timelines.rules import settle
+from microsub.timelines.timelinekeys import set_keys, shown_keys, timeline_keys, url_lines
 
 BATCH = 500
 
@@ -60,6 +63,14 @@ async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[StateI
                 StateInTimeline(item, score, None if at is None else float(at), hidden)
                 for (item, score), at in zip(batch, times, strict=True)
             ]
+
+
+async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
+    """Ids that the user's channels, removed ones included, show or hide; in batches, possibly with repetitions."""
+    for uid in await every_channel(redis, user):
+        for key in (keys.posts(user, uid), keys.hidden(user, uid)):
+            async for ids in members(redis, key):
+                yield ids
 
 
 async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Absence]]:
@@ -116,3 +127,24 @@ async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, st
         last = batch[-1][1]
         seen = {item for item, score in pairs if score == last}
         lowest = last
+
+
+async def repair_items(redis: Redis, user: str, uid: str, ids: Sequence[str], now: float) -> None:
+    """Restore the invariants of the channel for these ids; those that aren't damaged stay as they are."""
+    for some in batches(ids):
+        script_keys = [*set_keys(user, uid), *shown_keys(user)]
+        await redis.script(load("timeline_repair"), script_keys, [int(now), uid, *some])
+
+
+async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:
+    """Show items again that are read or unread but neither shown nor hidden. Rules apply."""
+    for key in (keys.unread(user, uid), keys.read(user, uid)):
+        async for ids in members(redis, key):
+            for batch in batches(ids):
+                shown, hidden = await redis.pipeline(
+                    [("ZMSCORE", keys.posts(user, uid), *batch), ("ZMSCORE", keys.hidden(user, uid), *batch)]
+                )
+                stands = zip(batch, shown, hidden, strict=True)
+                lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
+                if lost:
+                    await settle(redis, user, uid, lost, now, lost=True)

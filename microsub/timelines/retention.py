@@ -22,9 +22,8 @@ from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.model.reader import Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts import Items
-from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import text
 from microsub.redis.scripts import batches
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.remove import (
@@ -32,6 +31,8 @@ from microsub.timelines.remove import (
     OldUnread,
     Stock,
     expire_read,
+    forget_gone,
+    gone_until,
     old_unread,
     stock_of,
     take_out,
@@ -276,13 +277,10 @@ class Retention:
         30 days are kept.
         """
         skip = int(chance * max(0, left - FORGOTTEN_AT_ONCE + 1))
-        gone = keys.gone(user, uid)
-        found = ("ZRANGEBYSCORE", gone, "-inf", int(now - RESTORABLE), "LIMIT", skip, FORGOTTEN_AT_ONCE)
-        ids = texts(await self._redis.command(*found))
+        ids = await gone_until(self._redis, user, uid, int(now - RESTORABLE), skip, FORGOTTEN_AT_ONCE)
         rows = await self._items.fields(ids, ["score"])
         vanished = [item for item, (score,) in zip(ids, rows, strict=True) if score is None]
-        if vanished:
-            await self._redis.command("ZREM", gone, *vanished)
+        await forget_gone(self._redis, user, uid, vanished)
 
 
 def next_expiry(stock: Stock, limits: ChannelSettings) -> float:

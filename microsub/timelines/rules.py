@@ -21,9 +21,10 @@ from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
+from microsub.redis.scan import members
 from microsub.redis.scripts import batches, load
-from microsub.timelines.channels.follows import is_there
-from microsub.timelines.timelinekeys import every_channel, members, split, timeline_keys, url_lines, urls
+from microsub.timelines.channels.follows import every_channel, is_there
+from microsub.timelines.timelinekeys import split, timeline_keys, url_lines, urls
 
 _ENDED = 1000
 """Maximum number of mutes lifted in one round."""
@@ -256,6 +257,17 @@ def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
 def end_of_mute(user: str, uid: str, url: str) -> str:
     """The member of `keys.mute_ends` for a mute."""
     return f"{user} {uid} {normalise_profile(url)}"
+
+
+async def ends_in(redis: Redis, user: str, uid: str) -> list[str]:
+    """The members of `mutes:ends` that the mutes of a channel may have."""
+    return [end_of_mute(user, uid, url) for url in texts(await redis.command("HKEYS", keys.muted(user, uid)))]
+
+
+async def forget_ends(redis: Redis, ends: Sequence[str]) -> None:
+    """Delete these members of `mutes:ends`."""
+    for some in batches(ends):
+        await redis.command("ZREM", keys.mute_ends(), *some)
 
 
 def _listed(urls: Iterable[bytes]) -> list[str]:

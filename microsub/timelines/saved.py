@@ -14,10 +14,11 @@ from microsub.model.reader import GLOBAL, SAVED, Reason
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
+from microsub.redis.scan import members_at
 from microsub.redis.scripts import batches, load
 from microsub.timelines.pages import shown_among
 from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_back, take_out
-from microsub.timelines.timelinekeys import distinct, members_at, set_keys, shown_keys, split
+from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys, split
 
 
 class SavedPosts:

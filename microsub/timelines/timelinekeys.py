@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
-from microsub.redis.replies import text, texts
-from microsub.redis.scripts import BATCH, batches
+from microsub.redis.replies import text
+from microsub.redis.scripts import BATCH
 
 GLOBAL_BATCH = 200
 """Maximum number of ids per script call that visits all channels of a user; for other calls, `BATCH`."""
@@ -77,54 +76,3 @@ def split(reply: bytes) -> tuple[str, ...]:
 def distinct(ids: Iterable[str]) -> list[str]:
     """The ids in their order, each once."""
     return list(dict.fromkeys(ids))
-
-
-# --- the items and feeds that a user's channels refer to, which are therefore no garbage ------------------------------
-
-
-async def subscriptions(redis: Redis, user: str) -> set[str]:
-    """Ids of the feeds that the user's channels follow, removed channels included."""
-    uids = await every_channel(redis, user)
-    replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
-    return {text(feed) for reply in replies for feed in reply}
-
-
-async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
-    """Ids that the user's channels, removed ones included, show or hide; in batches, possibly with repetitions."""
-    for uid in await every_channel(redis, user):
-        for key in (keys.posts(user, uid), keys.hidden(user, uid)):
-            async for ids in members(redis, key):
-                yield ids
-
-
-async def every_channel(redis: Redis, user: str) -> list[str]:
-    """The uids of the user's channels, and of removed ones, which can come back."""
-    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
-    return [text(uid) for reply in lists for uid in reply]
-
-
-async def members_at(redis: Redis, sets: Sequence[str], ids: Sequence[str]) -> set[str]:
-    """The given ids that are in any of these sorted sets. One round trip."""
-    commands = [(batch, ("ZMSCORE", key, *batch)) for key in sets for batch in batches(ids)]
-    replies = await redis.pipeline([command for _, command in commands])
-    return {
-        item
-        for (batch, _), scores in zip(commands, replies, strict=True)
-        for item, score in zip(batch, scores, strict=True)
-        if score is not None
-    }
-
-
-async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
-    """All ids that are in a sorted set from the beginning to the end of the scan, in batches.
-
-    SCAN guarantees exactly that, even if the set changes meanwhile; an id may be repeated.
-    """
-    cursor = b"0"
-    while True:
-        cursor, found = await redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
-        ids = distinct(texts(found[0::2]))
-        if ids:
-            yield ids
-        if cursor == b"0":
-            return

@@ -95,7 +95,7 @@ class ReaderViews:
         self._catch_up = catch_up
         self._seen = seen
         self._splicer = Splicer()
-        self.own_names = OwnNames(redis, channels, feeds)
+        self.own_names = OwnNames(channels, feeds)
         self._feed_of: BoundedCache[str, str] = BoundedCache(_MOST_ITEMS)
         self._turns = KeyedLocks()
 

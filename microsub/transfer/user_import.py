@@ -31,7 +31,8 @@ from microsub.model.settings import OwnChannelSettings, stated
 from microsub.parsing.process import dumps
 from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
-from microsub.timelines import Absence, RestoredItem, members_at, restore_items, set_keys
+from microsub.redis.scan import members_at
+from microsub.timelines import Absence, RestoredItem, restore_items, set_keys
 from microsub.transfer.feed_lists import adapted
 from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (

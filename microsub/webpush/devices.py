@@ -18,8 +18,9 @@ from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import N_
 from microsub.base.urls import web_parts
 from microsub.redis import keys
+from microsub.redis.lease import first_value
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import raw_fields, reading, text
+from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import load
 from microsub.work import calendar_of
 
@@ -86,11 +87,7 @@ class Devices:
 
     async def key(self) -> webpush.ServerKey:
         """This server's key, created when it is first needed; not cached, since the store may be replaced."""
-        known = await self._redis.command("GET", keys.push_key())
-        if known is None:
-            await self._redis.command("SET", keys.push_key(), webpush.ServerKey.new_text(), "NX")
-            known = await self._redis.command("GET", keys.push_key())
-        return webpush.ServerKey.of(text(known))
+        return webpush.ServerKey.of(await first_value(self._redis, keys.push_key(), webpush.ServerKey.new_text))
 
     async def all(self, user: str) -> list[DeviceNow]:
         """The user's devices, newest first."""

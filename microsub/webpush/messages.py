@@ -27,8 +27,7 @@ from microsub.base.urls import host_of
 from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument, retry_after
 from microsub.formats.wire import post_title
 from microsub.model.reader import NOTIFICATIONS, Channel
-from microsub.redis import keys
-from microsub.redis.replies import text
+from microsub.timelines import unread_after
 from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceState
 from microsub.work import calendar_of
 
@@ -174,21 +173,11 @@ class DeviceMessages:
     async def _news(self, user: str, device: Device, base: int, place: int) -> _News | None:
         """The unread posts after `base` in the device's channels; None if none of them arrived after `place`."""
         names, _ = await self._channels.counts(user)
-        uids = set(device.channels)
-        chosen = [channel for channel in names.channels if channel.uid in uids]
-        bounds = "+inf", f"({base}", "WITHSCORES", "LIMIT", 0, MOST_COUNTED + 1
-        came = await self._redis.command("ZREVRANGEBYSCORE", keys.arrivals(user), *bounds)
-        ids = [text(one) for one in came[0::2]]
-        if not ids or not chosen:
-            return None
-        asked = [("ZMSCORE", keys.unread(user, channel.uid), *ids) for channel in chosen]
-        unread = [
-            {one for one, score in zip(ids, scores, strict=True) if score is not None}
-            for scores in await self._redis.pipeline(asked)
-        ]
-        posts = [one for one in ids if any(one in part for part in unread)]
-        new = {one for one, at in zip(ids, came[1::2], strict=True) if float(at) > place}
-        if new.isdisjoint(posts):
+        chosen = [channel for channel in names.channels if channel.uid in set(device.channels)]
+        uids = [channel.uid for channel in chosen]
+        places, unread = await unread_after(self._redis, user, uids, base, MOST_COUNTED + 1)
+        posts = [one for one in places if any(one in part for part in unread)]
+        if all(places[one] <= place for one in posts):
             return None
         return _News(posts, [channel for channel, part in zip(chosen, unread, strict=True) if part])
 

@@ -31,9 +31,8 @@ from microsub.admin.sweep import Sweeping
 from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.base.urls import host_of
-from microsub.hub.store import HubStore, KnownSubscription
+from microsub.hub.store import ChannelTopics, HubStore, KnownSubscription
 from microsub.hub.subscriptions import HubSubscription, subscription_id
-from microsub.hub.topics import ChannelTopics
 from microsub.redis.connect import connect
 from microsub.server.jobs import STAGES, rebuilding
 from microsub.websub.store import callback_fields

@@ -14,7 +14,7 @@ import httpx
 
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
-from microsub.server.migrations import VERSION
+from microsub.redis.migrations import VERSION
 from tests.support.process import installation, reader
 
 WRITTEN = Path(__file__).parents[1] / "data" / "layout_8"

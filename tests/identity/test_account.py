@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from microsub.accounts.activity import ActivityNotes, TokenUse
+from microsub.accounts import ActivityNotes, TokenUse
 from microsub.model.session import CONFIRMATION
 from microsub.server.app import create_app
 from microsub.server.backend import GREETING

@@ -14,10 +14,10 @@ import pytest
 from microsub.base.errors import InvalidRequest
 from microsub.base.rate_limits import network_of
 from microsub.configuration.model import InstanceSettings, Quotas
-from microsub.micropub import api, posting
+from microsub.micropub import api, deleted
 from microsub.micropub.api import POSTED_BYTES_OF_USER
+from microsub.micropub.deleted import SENT_AGAIN
 from microsub.micropub.media import MOST_BYTES
-from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated
 from microsub.redis import keys
 from microsub.web.responses import SENT_UNIT, UNITS_SENT_OF_USER, until_sent
@@ -155,14 +155,14 @@ async def test_restored_posts_are_known_by_their_uid(sender: SourceClient, serve
         await server.redis.command("EXPIRE", name, 100)
     assert await sender.note("here", uid="status") == last
     lives = [await server.redis.command("TTL", name) for name in names]
-    assert sorted(life > posting.KEPT_DELETED - 60 for life in lives) == [False, False, True]
+    assert sorted(life > deleted.KEPT_DELETED - 60 for life in lives) == [False, False, True]
 
 
 async def test_of_deleted_posts_the_last_ones_are_kept(
     sender: SourceClient, server: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sender who posts and deletes without end doesn't fill the store."""
-    monkeypatch.setattr(posting, "MOST_DELETED", 3)
+    monkeypatch.setattr(deleted, "MOST_DELETED", 3)
     addresses = [await sender.note(f"note {number}") for number in range(5)]
     for address in addresses:
         server.clock.advance(1)

@@ -6,7 +6,7 @@ import pytest
 
 from microsub.base.errors import SchemaMismatch
 from microsub.redis import keys
-from microsub.server.migrations import VERSION, check_layout, migrate, schema_version
+from microsub.redis.migrations import VERSION, check_layout, migrate, schema_version
 
 
 class Steps:

@@ -43,8 +43,8 @@ class Replica:
 
     def follower(self, redis: Redis | None = None) -> IndexFollower:
         return IndexFollower(
-            redis or self.server.redis, self.server.items, self.server.events, self.folder, timing=QUICK,
-            clock=self.server.clock,
+            redis or self.server.redis, self.server.items, self.server.events, self.folder,
+            self.server.applied.instance, timing=QUICK, clock=self.server.clock,
         )  # fmt: skip
 
     def follow(self) -> asyncio.Task[None]:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from microsub.backend_file import Applied
 from microsub.feeds.events import Events
 from microsub.posts.items import Items
 from microsub.redis.multiplexer import Multiplexed
@@ -14,7 +15,8 @@ from microsub.search.replica import IndexFolder
 async def main(url: str, path: str) -> None:
     redis = Multiplexed(url)
     timing = FollowTiming(pause=0.001, busy=0.001, compare=0.01, attempt=0.01, failure=0.01)
-    follower = IndexFollower(redis, Items(redis), Events(redis), IndexFolder(Path(path)), timing=timing)
+    folder = IndexFolder(Path(path))
+    follower = IndexFollower(redis, Items(redis), Events(redis), folder, Applied(redis).instance, timing=timing)
     print("begun", flush=True)
     await follower.run_forever()
 

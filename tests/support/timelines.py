@@ -8,9 +8,9 @@ from functools import partial
 from microsub.accounts.store import grant
 from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, Row, TimelineItem
 from microsub.posts.items import Items
-from microsub.redis import keys
+from microsub.redis import keys, scan
 from microsub.redis.protocol import Redis
-from microsub.timelines import pages, read_state, remove, rules, timelinekeys
+from microsub.timelines import pages, read_state, remove, rules
 from microsub.timelines.add import Adder, Incoming, filtering_channels
 from microsub.timelines.remove import Leaving
 
@@ -63,7 +63,7 @@ class Timelines(Adder):
         return len(await remove.take_out(self._redis, user, uid, ids, Leaving(reason, only_unread), now))
 
     def hidden(self, user: str, uid: str) -> AsyncIterator[list[str]]:
-        return timelinekeys.members(self._redis, keys.hidden(user, uid))
+        return scan.members(self._redis, keys.hidden(user, uid))
 
     async def recheck_in(self, places: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float) -> int:
         return sum(map(len, await rules.settle_in(self._redis, places, items, now)))

@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from microsub.accounts.activity import EVERY, Activity, ActivityNotes
+from microsub.accounts.activity import EVERY, ActivityNotes
+from microsub.accounts.records import Activity
 from microsub.base.errors import StoreUnavailable
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.model.reader import PageQuery

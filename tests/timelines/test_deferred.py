@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.accounts.activity import Activity
+from microsub.accounts.records import Activity
 from microsub.redis import keys
 from microsub.timelines.backlog import TimelineBacklog
 from tests.support.one_reader import ANN, NOW, OneReader

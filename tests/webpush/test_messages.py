@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from microsub.accounts.activity import Activity
+from microsub.accounts.records import Activity
 from microsub.reader import channel_list
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

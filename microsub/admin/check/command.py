@@ -19,8 +19,8 @@ from microsub.admin.follow_repair import FollowRepair
 from microsub.base.plaintext import escaped
 from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
-from microsub.redis.scripts import batches, load
-from microsub.timelines import Leaving, distinct, repair_arrivals, set_keys, settle, shown_keys, take_out
+from microsub.redis.scan import in_batches
+from microsub.timelines import Leaving, distinct, repair_arrivals, repair_items, settle, take_out
 
 BETWEEN_LOOKS = 1.0
 """Seconds between a look with findings and the next look, which must confirm them."""
@@ -135,16 +135,13 @@ async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
     """
     remedies = [finding.remedy for finding in findings]
     plain = [command for one in remedies if isinstance(one, Commands) for command in one.commands]
-    for commands in batches(plain, _AT_ONCE):
-        await redis.pipeline(commands)
+    await in_batches(redis, plain)
     by_channel: defaultdict[tuple[str, str], list[InChannel]] = defaultdict(list)
     for one in remedies:
         if isinstance(one, InChannel):
             by_channel[one.user, one.uid].append(one)
     for (user, uid), several in by_channel.items():
-        for batch in batches(distinct(one.item for one in several)):
-            script_keys = [*set_keys(user, uid), *shown_keys(user)]
-            await redis.script(load("timeline_repair"), script_keys, [int(now), uid, *batch])
+        await repair_items(redis, user, uid, distinct(one.item for one in several), now)
         missing = distinct(one.item for one in several if one.missing)
         if missing:
             await take_out(redis, user, uid, missing, Leaving(Reason.SWEPT), now)

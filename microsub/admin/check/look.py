@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from microsub.admin.check import invariants
 from microsub.admin.check.findings import Findings
 from microsub.admin.check.keynames import kind_of
-from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Reader, Seen, batched, pairs, scores
+from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Seen, batched, pairs, scores
 from microsub.feeds import Feeds, Schedule, all_addresses, as_places
 from microsub.model.reader import GLOBAL
 from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
+from microsub.redis.scan import in_batches, scanned, walked
 from microsub.timelines import read_subscription, rule_keys, set_keys
 
 _AT_ONCE = 100
@@ -27,31 +28,29 @@ _SETTLING = 300.0
 
 async def look(redis: Redis, now: float) -> Findings:
     """Examine everything once. `now` is Unix time in seconds."""
-    found, seen, reader = Findings(), Seen(now), Reader(redis)
-    counted = [(key, await _counter(reader, key)) for key in (keys.item_ids(), keys.feed_ids())]
-    seen.last_item = counted[0][1]
-    newest = await _keys(reader, seen, found)
-    await _users(reader, seen, found)
-    await _feeds(reader, seen, found)
-    await _channels(reader, seen, found)
-    await _feed_items(reader, seen, found)
-    await _outputs(reader, seen, found)
-    await _media(reader, seen, found)
-    seen.counters = [Counter(key, first, await _counter(reader, key), newest[key]) for key, first in counted]
+    found, seen = Findings(), Seen(now)
+    counters = (keys.item_ids(), keys.feed_ids())
+    first = [int(number or 0) for number in await in_batches(redis, [("GET", key) for key in counters])]
+    seen.last_item = first[0]
+    newest = await _keys(redis, seen, found)
+    await _users(redis, seen, found)
+    await _feeds(redis, seen, found)
+    await _channels(redis, seen, found)
+    await _feed_items(redis, seen, found)
+    await _outputs(redis, seen, found)
+    await _media(redis, seen, found)
+    last = [int(number or 0) for number in await in_batches(redis, [("GET", key) for key in counters])]
+    seen.counters = [Counter(key, one, two, newest[key]) for key, one, two in zip(counters, first, last, strict=True)]
     found.found += invariants.copies_agree(seen)
     return found
 
 
-async def _counter(reader: Reader, key: str) -> int:
-    return int(await reader.redis.command("GET", key) or 0)
-
-
-async def _keys(reader: Reader, seen: Seen, found: Findings) -> dict[str, int]:
+async def _keys(redis: Redis, seen: Seen, found: Findings) -> dict[str, int]:
     """Every key once; the newest ids by their counter's key."""
     newest = {keys.item_ids(): 0, keys.feed_ids(): 0}
-    async for batch in reader.redis.scan():
+    async for batch in redis.scan():
         names = [key.decode("utf-8", "replace") for key in sorted(set(batch))]  # another program's key may be any bytes
-        lives = await reader.ask([("TTL", name) for name in names])
+        lives = await in_batches(redis, [("TTL", name) for name in names])
         items = []
         for name, ttl in zip(names, lives, strict=True):
             match = kind_of(name)
@@ -69,7 +68,7 @@ async def _keys(reader: Reader, seen: Seen, found: Findings) -> dict[str, int]:
             elif kind.name == "item":
                 items.append(values["item_id"])
         for several in batched(items, _ITEMS_AT_ONCE):
-            ours = await _items(reader, seen, found, several)
+            ours = await _items(redis, seen, found, several)
             newest[keys.item_ids()] = max([newest[keys.item_ids()], *ours])
     return newest
 
@@ -89,9 +88,9 @@ def _note(seen: Seen, kind: str, values: Mapping[str, str], ttl: int) -> None:
         seen.user_keys[user].add(kind)
 
 
-async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> list[int]:
+async def _items(redis: Redis, seen: Seen, found: Findings, ids: Sequence[str]) -> list[int]:
     """Note the items; returns their ids. Another server's items may be here too, without a score."""
-    rows = await reader.ask([("HMGET", keys.item(item), "score", "feed", "guid", COPY) for item in ids])
+    rows = await in_batches(redis, [("HMGET", keys.item(item), "score", "feed", "guid", COPY) for item in ids])
     ours = []
     for item, (score, feed, guid, copy) in zip(ids, rows, strict=True):
         if score is None:
@@ -103,10 +102,10 @@ async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]
     return ours
 
 
-async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
+async def _users(redis: Redis, seen: Seen, found: Findings) -> None:
     """Users, their channels and their follows."""
-    seen.listed = {name.decode() async for names in reader.stream("SSCAN", keys.users()) for name in names}
-    seen.handle_index = pairs((await reader.walk("HSCAN", [keys.handles()]))[keys.handles()])
+    seen.listed = {name.decode() async for names in scanned(redis, "SSCAN", keys.users()) for name in names}
+    seen.handle_index = pairs((await walked(redis, "HSCAN", [keys.handles()]))[keys.handles()])
     for batch in batched(sorted(seen.listed | seen.user_keys.keys()), _AT_ONCE):
         commands: list[Command] = []
         for user in batch:
@@ -117,7 +116,7 @@ async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
                 ("ZRANGE", keys.removed_channels(user), 0, -1),
                 ("HGET", keys.credentials(user), "handle"),
             ]
-        replies = await reader.ask(commands)
+        replies = await in_batches(redis, commands)
         for place, user in enumerate(batch):
             exists, disabled, active, removed, handle = replies[5 * place : 5 * place + 5]
             if exists:
@@ -127,11 +126,11 @@ async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
                 seen.handles[handle.decode()] = user
             seen.channels[user] = sorted(uid.decode() for uid in (*active, *removed))
             found.examined["channels"] += len(seen.channels[user])
-            await _follows(reader, seen, found, user, [uid.decode() for uid in active] if not disabled else [])
+            await _follows(redis, seen, found, user, [uid.decode() for uid in active] if not disabled else [])
 
 
-async def _follows(reader: Reader, seen: Seen, found: Findings, user: str, uids: Sequence[str]) -> None:
-    follows = await reader.walk("HSCAN", [keys.channel_feeds(user, uid) for uid in uids])
+async def _follows(redis: Redis, seen: Seen, found: Findings, user: str, uids: Sequence[str]) -> None:
+    follows = await walked(redis, "HSCAN", [keys.channel_feeds(user, uid) for uid in uids])
     for uid in uids:
         flat = follows[keys.channel_feeds(user, uid)]
         for feed, value in zip(flat[0::2], flat[1::2], strict=True):
@@ -142,14 +141,14 @@ async def _follows(reader: Reader, seen: Seen, found: Findings, user: str, uids:
                 seen.fresh.add((one.feed, user, uid))
 
 
-async def _feeds(reader: Reader, seen: Seen, found: Findings) -> None:
+async def _feeds(redis: Redis, seen: Seen, found: Findings) -> None:
     """Addresses, records, followers, and the feeds in the schedule."""
-    async for batch in all_addresses(reader.redis):
+    async for batch in all_addresses(redis):
         seen.urls |= {one.url: one.feed for one in batch}
-    store, schedule = Feeds(reader.redis), Schedule(reader.redis)
+    store, schedule = Feeds(redis), Schedule(redis)
     for ids in batched(sorted(seen.feed_keys.keys() | seen.followed.keys()), _AT_ONCE):
         seen.records |= await store.get_many(ids)
-        followers = await reader.walk("SSCAN", [keys.feed_subscribers(feed) for feed in ids])
+        followers = await walked(redis, "SSCAN", [keys.feed_subscribers(feed) for feed in ids])
         for feed in ids:
             seen.followers[feed] = set(as_places(followers[keys.feed_subscribers(feed)]))
             found.examined["feeds"] += 1
@@ -160,13 +159,13 @@ async def _feeds(reader: Reader, seen: Seen, found: Findings) -> None:
         seen.polled |= {feed for feed, has_turn in zip(known, turns, strict=True) if has_turn}
 
 
-async def _channels(reader: Reader, seen: Seen, found: Findings) -> None:
+async def _channels(redis: Redis, seen: Seen, found: Findings) -> None:
     """The sets of all channels, removed ones included."""
     places = [(user, uid) for user, uids in seen.channels.items() for uid in uids]
     shown: Counts[str] = Counts()
     for batch in batched(places, _AT_ONCE // 5):
         names = {place: set_keys(*place) for place in batch}
-        flat = await reader.walk("ZSCAN", [key for listed in names.values() for key in listed])
+        flat = await walked(redis, "ZSCAN", [key for listed in names.values() for key in listed])
         for (user, uid), listed in names.items():
             sets = [scores(flat[key]) for key in listed]
             found.examined["timeline entries"] += len(sets[0]) + len(sets[3])
@@ -177,40 +176,40 @@ async def _channels(reader: Reader, seen: Seen, found: Findings) -> None:
                 seen.items.mark(item, SHOWN)
             kinds = seen.channel_keys.get(user, {})
             if _RULED & (kinds.get(uid, set()) | kinds.get(GLOBAL, set())):
-                await _rules(reader, found, user, uid, sets, there)
+                await _rules(redis, found, user, uid, sets, there)
             shown.update(sets[0].keys())
             if uid == seen.channels[user][-1]:
-                await _arrivals(reader, found, user, shown)
+                await _arrivals(redis, found, user, shown)
                 shown.clear()
 
 
-async def _arrivals(reader: Reader, found: Findings, user: str, shown: Mapping[str, int]) -> None:
+async def _arrivals(redis: Redis, found: Findings, user: str, shown: Mapping[str, int]) -> None:
     """A user's order of arrival, if all of that user's channels were read."""
-    places = (await reader.walk("ZSCAN", [keys.arrivals(user)]))[keys.arrivals(user)]
-    counts = pairs((await reader.walk("HSCAN", [keys.arrivals_more(user)]))[keys.arrivals_more(user)])
+    places = (await walked(redis, "ZSCAN", [keys.arrivals(user)]))[keys.arrivals(user)]
+    counts = pairs((await walked(redis, "HSCAN", [keys.arrivals_more(user)]))[keys.arrivals_more(user)])
     more = {item: int(count) for item, count in counts.items() if item != "last"}
     found.found += invariants.arrivals_agree(user, shown, scores(places), more)
 
 
 async def _rules(
-    reader: Reader, found: Findings, user: str, uid: str, sets: invariants.Sets, there: Sequence[str]
+    redis: Redis, found: Findings, user: str, uid: str, sets: invariants.Sets, there: Sequence[str]
 ) -> None:
-    rules = await reader.ask([("HGETALL", key) for key in rule_keys(user, uid)])
+    rules = await in_batches(redis, [("HGETALL", key) for key in rule_keys(user, uid)])
     muted, muted_everywhere, blocked, blocked_everywhere = (pairs(flat).keys() for flat in rules)
     mutes, blocks = muted | muted_everywhere, blocked | blocked_everywhere
     found.examined["rules"] += len(mutes) + len(blocks)
-    items = Items(reader.redis)
+    items = Items(redis)
     for batch in batched(there, _ITEMS_AT_ONCE):
         for item in await items.timeline_items(batch):
             found.found += invariants.rules_hold(user, uid, item, sets, mutes, blocks)
 
 
-async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
+async def _feed_items(redis: Redis, seen: Seen, found: Findings) -> None:
     """Guid maps, indexes and outboxes, compared with the items; the channels have marked the items that they show."""
     for batch in batched(sorted(seen.feed_keys), _AT_ONCE):
-        guids = await reader.walk("HSCAN", [keys.feed_guids(feed) for feed in batch])
-        indexes = await reader.walk("ZSCAN", [keys.feed_items(feed) for feed in batch])
-        outboxes = await reader.walk("SSCAN", [keys.feed_outbox(feed) for feed in batch])
+        guids = await walked(redis, "HSCAN", [keys.feed_guids(feed) for feed in batch])
+        indexes = await walked(redis, "ZSCAN", [keys.feed_items(feed) for feed in batch])
+        outboxes = await walked(redis, "SSCAN", [keys.feed_outbox(feed) for feed in batch])
         for feed in batch:
             claims, index = pairs(guids[keys.feed_guids(feed)]), scores(indexes[keys.feed_items(feed)])
             found.examined["guids"] += len(claims)
@@ -222,40 +221,40 @@ async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
             found.found += invariants.missing_in_feed(seen, feed, index, waiting)
     unknown = (one for one in seen.items if str(seen.items.feed(one)) in seen.records)
     for batch in batched((one for one in unknown if invariants.is_unclaimed(seen, one, 0, 0)), _AT_ONCE):
-        await _unclaimed(reader, seen, found, batch)
+        await _unclaimed(redis, seen, found, batch)
 
 
-async def _outputs(reader: Reader, seen: Seen, found: Findings) -> None:
+async def _outputs(redis: Redis, seen: Seen, found: Findings) -> None:
     """Output feeds: their list, their addresses, and their sets."""
     users = sorted(seen.listed | seen.output_feeds.keys())
     for batch in batched(users, _AT_ONCE):
-        lists = await reader.walk("SSCAN", [keys.outputs(user) for user in batch])
-        addresses = await reader.walk("HSCAN", [keys.output_addresses(user) for user in batch])
+        lists = await walked(redis, "SSCAN", [keys.outputs(user) for user in batch])
+        addresses = await walked(redis, "HSCAN", [keys.output_addresses(user) for user in batch])
         for user in batch:
             listed = {name.decode() for name in lists[keys.outputs(user)]}
             found.found += invariants.outputs_listed(seen, user, listed)
             known = pairs(addresses[keys.output_addresses(user)])
             for name in sorted(listed & seen.output_feeds[user]):
                 found.examined["output feeds"] += 1
-                (secret,) = await reader.ask([("HGET", keys.output(user, name), "secret")])
+                (secret,) = await in_batches(redis, [("HGET", keys.output(user, name), "secret")])
                 found.found += invariants.address_leads(user, name, secret and secret.decode(), known)
-                await _output(reader, seen, found, user, name)
+                await _output(redis, seen, found, user, name)
 
 
-async def _media(reader: Reader, seen: Seen, found: Findings) -> None:
+async def _media(redis: Redis, seen: Seen, found: Findings) -> None:
     """Files that sources have sent, and their lists."""
     for batch in batched(sorted(seen.listed | seen.media.keys()), _AT_ONCE):
-        lists = await reader.walk("SSCAN", [keys.media(user) for user in batch])
+        lists = await walked(redis, "SSCAN", [keys.media(user) for user in batch])
         for user in batch:
             found.examined["files"] += len(seen.media.get(user, ()))
             found.found += invariants.media_listed(seen, user, {token.decode() for token in lists[keys.media(user)]})
 
 
-async def _output(reader: Reader, seen: Seen, found: Findings, user: str, name: str) -> None:
+async def _output(redis: Redis, seen: Seen, found: Findings, user: str, name: str) -> None:
     sets = [key(user, name) for key in (keys.output_published, keys.output_imported, keys.output_edited)]
     maps = [keys.output_impressions(user, name), keys.output_editions(user, name), keys.output_held(user, name)]
-    flat = await reader.walk("ZSCAN", sets) | await reader.walk("HSCAN", maps)
-    offered = (await reader.walk("SSCAN", [keys.output_offered(user, name)])).popitem()[1]
+    flat = await walked(redis, "ZSCAN", sets) | await walked(redis, "HSCAN", maps)
+    offered = (await walked(redis, "SSCAN", [keys.output_offered(user, name)])).popitem()[1]
     published, imported, edited = (scores(flat[key]) for key in sets)
     impressions, editions, held = (pairs(flat[key]) for key in maps)
     found.examined["output items"] += len(published) + len(imported)
@@ -265,11 +264,11 @@ async def _output(reader: Reader, seen: Seen, found: Findings, user: str, name: 
     found.found += invariants.missing_in_output(seen, user, name, published.keys() | imported.keys())
 
 
-async def _unclaimed(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> None:
-    rows = await reader.ask([("HMGET", keys.item(item), *_UNCLAIMED) for item in ids])
+async def _unclaimed(redis: Redis, seen: Seen, found: Findings, ids: Sequence[str]) -> None:
+    rows = await in_batches(redis, [("HMGET", keys.item(item), *_UNCLAIMED) for item in ids])
     known = {item: row for item, row in zip(ids, rows, strict=True) if row[0] is not None and row[4] is None}
-    owners = await reader.ask(
-        [("HGET", keys.feed_guids(str(seen.items.feed(item))), row[0]) for item, row in known.items()]
+    owners = await in_batches(
+        redis, [("HGET", keys.feed_guids(str(seen.items.feed(item))), row[0]) for item, row in known.items()]
     )
     for (item, (guid, updated, discovered, score, _)), owner in zip(known.items(), owners, strict=True):
         created = seen.records[str(seen.items.feed(item))].created or 0.0

@@ -1,22 +1,15 @@
-"""The data that one look has read from the store, and reading in batches."""
+"""The data that one look has read from the store."""
 
 from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from microsub.feeds import FeedRecord
 from microsub.model.reader import Subscription
-from microsub.redis.protocol import Command, Redis
-
-BATCH = 500
-"""Maximum number of commands per round trip."""
-
-COUNT = 200
-"""Number of members per step of a scan of a long key."""
 
 _Part = TypeVar("_Part")
 
@@ -113,45 +106,6 @@ class Seen:
     handles: dict[str, str] = field(default_factory=dict)
     handle_index: Mapping[str, str] = field(default_factory=dict)
     counters: list[Counter] = field(default_factory=list)
-
-
-class Reader:
-    """Reads in batches."""
-
-    def __init__(self, redis: Redis) -> None:
-        self.redis = redis
-
-    async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies in order."""
-        replies: list[Any] = []
-        for start in range(0, len(commands), BATCH):
-            replies += await self.redis.pipeline(commands[start : start + BATCH])
-        return replies
-
-    async def walk(self, verb: str, keys: Sequence[str]) -> dict[str, list[bytes]]:
-        """The whole content of sets (SSCAN), hashes (HSCAN) or sorted sets (ZSCAN), flat, by key; in batches."""
-        found: dict[str, list[bytes]] = {key: [] for key in keys}
-        cursors: dict[str, bytes] = dict.fromkeys(keys, b"0")
-        while cursors:
-            asked = list(cursors)
-            replies = await self.ask([(verb, key, cursors[key], "COUNT", COUNT) for key in asked])
-            for key, (cursor, part) in zip(asked, replies, strict=True):
-                found[key] += part
-                if int(cursor) == 0:
-                    del cursors[key]
-                else:
-                    cursors[key] = cursor
-        return found
-
-    async def stream(self, verb: str, key: str) -> AsyncIterator[list[bytes]]:
-        """The content of one long key, batch by batch, flat."""
-        cursor: Any = b"0"
-        while True:
-            cursor, found = await self.redis.command(verb, key, cursor, "COUNT", COUNT)
-            if found:
-                yield found
-            if int(cursor) == 0:
-                return
 
 
 def batched(parts: Iterable[_Part], size: int) -> Iterable[list[_Part]]:

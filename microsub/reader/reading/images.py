@@ -11,7 +11,7 @@ import binascii
 import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from microsub.base.digests import base64url, is_same, keyed_digest
@@ -21,8 +21,8 @@ from microsub.base.texts import N_
 from microsub.fetch import Answered, Sender, Sending, SendLimits
 from microsub.formats.xml.media import type_of
 from microsub.redis import keys
+from microsub.redis.lease import first_value
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text
 
 IMAGES_OF_USER = RateLimit("pictures of posts fetched", "user", 600)
 IMAGES_AT_ONCE = RateLimit("pictures of posts fetched", "user", 8, AT_ONCE)
@@ -100,12 +100,10 @@ class Images:
         if self._secret:
             return self._secret
         try:
-            await self._redis.command("SET", keys.image_secret(), self._own.decode(), "NX")
-            self._secret = (text(await self._redis.command("GET", keys.image_secret())) or "").encode()
+            self._secret = (await first_value(self._redis, keys.image_secret(), self._own.decode)).encode()
         except (StoreFull, StoreUnavailable):  # pages are shown anyway
-            with suppress(StoreUnavailable):
-                self._secret = (text(await self._redis.command("GET", keys.image_secret())) or "").encode()
-        return self._secret or self._own
+            return self._own
+        return self._secret
 
 
 def kind_of_picture(body: bytes) -> str | None:

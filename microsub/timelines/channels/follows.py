@@ -35,6 +35,10 @@ _MOST_USERS = 10_000
 """Users of whom a process remembers a channel that follows feeds."""
 
 
+_NAMES, NEVER_NAMED = "names", b"0"
+"""The field of a user's record, and its value while the user has never named a feed."""
+
+
 class Follows:
     """The follows of all channels.
 
@@ -121,6 +125,18 @@ class Follows:
         """
         found: bytes | None = await self._redis.command("HGET", keys.former_feeds(user), feed_id)
         return text(found)
+
+    async def number_of_names(self, user: str) -> bytes:
+        """The number that changes with the user's own names for feeds (`PageRows.own_names`)."""
+        return await self._redis.command("HGET", keys.user(user), _NAMES) or b""
+
+    async def note_without_names(self, user: str) -> None:
+        """Note that the user has never named a feed, unless a name was given meanwhile."""
+        await self._redis.script(load("compare_and_set"), [keys.user(user)] * 2, [_NAMES, "", NEVER_NAMED])
+
+    async def former_feeds(self, user: str) -> dict[str, str]:
+        """The feeds that were replaced, and the feed that replaced each."""
+        return text_fields(await self._redis.command("HGETALL", keys.former_feeds(user)))
 
     async def subscriptions(self, user: str, uid: str) -> list[Subscription]:
         """The channel's follows, oldest first. One round trip."""
@@ -239,6 +255,19 @@ def refuse_saved(uid: str) -> None:
     """Raise InvalidRequest if the channel is `saved`, which can't follow feeds."""
     if uid == SAVED:
         raise InvalidRequest("the channel 'saved' can't follow feeds: it holds saved posts, expected another channel")
+
+
+async def subscriptions(redis: Redis, user: str) -> set[str]:
+    """Ids of the feeds that the user's channels follow, removed channels included."""
+    uids = await every_channel(redis, user)
+    replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
+    return {text(feed) for reply in replies for feed in reply}
+
+
+async def every_channel(redis: Redis, user: str) -> list[str]:
+    """The uids of the user's channels, and of removed ones, which can come back."""
+    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
+    return [text(uid) for reply in lists for uid in reply]
 
 
 async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:

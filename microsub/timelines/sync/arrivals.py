@@ -17,8 +17,9 @@ from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
+from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.timelinekeys import arrival_keys, distinct, members, members_at
+from microsub.timelines.timelinekeys import arrival_keys, distinct
 
 ShownState = Literal["posts", "unread"]
 """Items that a channel shows: all, or the unread ones."""
@@ -199,6 +200,22 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
 async def in_channels(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str], state: ShownState) -> set[str]:
     """The given items that one of these channels shows in a state. One round trip."""
     return await members_at(redis, [_SETS[state](user, uid) for uid in uids], ids)
+
+
+async def unread_after(
+    redis: Redis, user: str, uids: Sequence[str], after: int, most: int
+) -> tuple[dict[str, int], list[set[str]]]:
+    """The last `most` items after a position, with theirs, the latest first; and those unread in each of the channels.
+
+    Two round trips.
+    """
+    bounds = "+inf", f"({after}", "WITHSCORES", "LIMIT", 0, most
+    came = await redis.command("ZREVRANGEBYSCORE", keys.arrivals(user), *bounds)
+    places = {text(item): int(float(at)) for item, at in zip(came[0::2], came[1::2], strict=True)}
+    if not places:
+        return {}, []
+    replies = await redis.pipeline([("ZMSCORE", keys.unread(user, uid), *places) for uid in uids])
+    return places, [{item for item, at in zip(places, scores, strict=True) if at is not None} for scores in replies]
 
 
 async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:

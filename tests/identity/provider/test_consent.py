@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 import pytest
 
-from microsub.accounts.activity import ActivityNotes, TokenUse
+from microsub.accounts import ActivityNotes, TokenUse
 from microsub.accounts.grants import Codes
 from microsub.identity.clients import MAX_LOGO
 from microsub.server.app import create_app
