@@ -28,8 +28,10 @@ READS = frozenset(
 )
 """Commands that change no key: sending one twice does no harm. All other commands count as writes."""
 
-ALIVE: Command = ("ECHO", "")
-"""A command for which every Redis replies that can be read. PING is refused (MISCONF) while its disk is full."""
+ALIVE: Command = ("DBSIZE",)
+"""A command that every Redis carries out that can be read. ECHO works while it still loads its data, and PING is refused
+(MISCONF) while its disk is full.
+"""
 
 _CALLS = re.compile(r"redis\.p?call\((?:'(\w+)')?")
 

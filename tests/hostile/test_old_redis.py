@@ -138,7 +138,7 @@ CASES: dict[str, Replies] = {
     "an array without end": but(b"HMGET", b"*4000000000\r\n" + bulk(b"x")),
     "lists in lists": but(b"HMGET", b"*1\r\n" * 100_000),
     "an error": but(b"HMGET", b"-ERR \x1b[2Jno\r\n"),
-    "an error to ECHO": but(b"ECHO", b"-ERR no\r\n"),
+    "an error to DBSIZE": but(b"DBSIZE", b"-ERR no\r\n"),
     "no Redis": but(b"TYPE", b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     "an end": but(b"TYPE", b""),
     "a value that drips": but(b"HMGET", b"*3\r\n$1000\r\n" + DRIP),

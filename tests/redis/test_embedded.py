@@ -199,25 +199,40 @@ def test_a_server_whose_socket_was_deleted_is_not_doubled(data_dir, monkeypatch)
     assert server.stop()
 
 
-def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeypatch):
-    """The error says so and the folder's lock is released, so the next start tries again."""
-
-    class Loading(embedded.redis.Redis):
-        def execute_command(self, *args, **options):
-            if args[0] == "ECHO":
-                raise embedded.BusyLoadingError("LOADING")
-            return super().execute_command(*args, **options)
-
+@pytest.fixture
+def slow_to_load(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose server takes some seconds to read its data at the next start."""
     server = start_embedded(data_dir)
+    with redis_py.Redis.from_url(server.url) as client:
+        client.mset({f"key {number}": number for number in range(6000)})
+        client.config_set("auto-aof-rewrite-percentage", 0)
+        client.bgrewriteaof()
+        while client.info("persistence")["aof_rewrite_in_progress"]:
+            time.sleep(0.05)
+    assert server.stop()
+    arguments = embedded._arguments
+    slowly = ("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+    monkeypatch.setattr(embedded, "_arguments", lambda *given: [*arguments(*given), *slowly])
+    return data_dir
+
+
+def test_a_start_waits_until_the_server_has_read_its_data(slow_to_load):
+    """It answers all the time: INFO and ECHO work while it reads."""
+    server = start_embedded(slow_to_load)
+    with redis_py.Redis.from_url(server.url) as client:
+        assert client.info("persistence")["loading"] == 0
+        assert client.dbsize() == 6000
+    assert server.stop()
+
+
+def test_a_server_that_never_ends_reading_its_data_is_given_up(slow_to_load, monkeypatch):
+    """The error says so and the folder's lock is released, so the next start tries again."""
     with monkeypatch.context() as patch:
         patch.setattr(embedded, "LOADING_TIMEOUT", 0.1)
-        patch.setattr(embedded.redis, "Redis", Loading)
         with pytest.raises(StoreUnavailable, match="still loading its data"):
-            start_embedded(data_dir)
-    again = start_embedded(data_dir)
-    assert again.pid == server.pid
-    assert not again.stop()
-    assert server.stop()
+            start_embedded(slow_to_load)
+    again = start_embedded(slow_to_load)
+    assert again.stop()
 
 
 def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):

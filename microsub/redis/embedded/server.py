@@ -149,7 +149,7 @@ def _answer(address: str, data_dir: Path) -> Record | None:
         try:
             info = client.info("server")
             where = client.config_get("dir")["dir"] or ""
-            client.echo("")  # PING is refused while the disk is full
+            client.dbsize()  # see `protocol.ALIVE`
         except BusyLoadingError:
             time.sleep(_POLL * 5)
             continue
