@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "microsub"
 LANGUAGES = ("de",)
 FURTHER = {
-    "identity/pages": ("accounts", "identity", "identity/store", "identity/page_check"),
+    "identity/pages": ("accounts", "greader", "identity", "identity/store", "identity/page_check"),
     "reader/reading": ("reader",),
     "web": ("base",),
     "reader/settings": ("transfer", "webpush"),

@@ -26,6 +26,7 @@ from microsub.base.rate_limits import RateLimit, RateLimiter, network_of
 from microsub.model.reader import NATIVE_APP, Channel, Credential, Grant
 from microsub.timelines import ReaderViews
 from microsub.web.headers import client_of, header
+from microsub.web.pages import DEFAULT_LANGUAGE, preferred_language
 from microsub.web.params import (
     LARGE_BODIES_AT_ONCE,
     MAX_BODY,
@@ -85,7 +86,8 @@ OK = HttpReply(b"OK", _TEXT)
 class NativeCall:
     """A request of a native app, whose user is checked. `now` is Unix time; `channels` are the user's, in order.
 
-    `stream` is the stream in the path, or empty; `body` its body if it isn't a form; `known` is `If-None-Match`.
+    `stream` is the stream in the path, or empty; `body` its body if it isn't a form; `known` is `If-None-Match`,
+    `language` the one that the app prefers.
     """
 
     user: str
@@ -96,6 +98,7 @@ class NativeCall:
     stream: str = ""
     body: RequestBody = NO_BODY
     known: str = ""
+    language: str = DEFAULT_LANGUAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class NativeRoute:
     """The function that answers requests of a name; `verbs` are the methods it takes.
 
     `writes`: it may change declarations of backend.json; `changes_topics`: also documents that hubs deliver.
-    `most_body` is how many bytes its body may have.
+    `most_body` is how many bytes its body may have. `takes_document`: a body is no form, whatever its type says.
     """
 
     run: Callable[[NativeCall], Awaitable[HttpReply]]
@@ -111,6 +114,7 @@ class NativeRoute:
     writes: bool = False
     changes_topics: bool = False
     most_body: int = MAX_BODY
+    takes_document: bool = False
 
 
 NativeTable = Mapping[str, NativeRoute]
@@ -209,12 +213,12 @@ class NativeEndpoint(HttpEndpoint):
             raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
         give_back = self._limiter.take([(LARGE_BODIES_AT_ONCE, grant.user)] if is_large else [])
         try:
-            params, body = await _parameters(scope, exchange.receive, route.most_body)
+            params, body = await _parameters(scope, exchange.receive, route.most_body, is_document=route.takes_document)
         finally:
             give_back()
-        known = header(scope, b"if-none-match") or ""
-        at = stream[2] if stream else ""
-        call = NativeCall(grant.user, credential, now, params, names.channels, at, body, known)
+        known, accepted = (header(scope, name) or "" for name in (b"if-none-match", b"accept-language"))
+        at, language = stream[2] if stream else "", preferred_language(accepted)
+        call = NativeCall(grant.user, credential, now, params, names.channels, at, body, known, language)
         reply = await route.run(call)
         await self._requests.ended(grant.user, now, declarations=route.writes, topics=route.changes_topics)
         return reply
@@ -232,12 +236,16 @@ class NativeEndpoint(HttpEndpoint):
         self._requests.used(credential, now)
 
 
-async def _parameters(scope: Scope, receive: Receive, most: int) -> tuple[Params, RequestBody]:
+async def _parameters(
+    scope: Scope, receive: Receive, most: int, *, is_document: bool = False
+) -> tuple[Params, RequestBody]:
     """The parameters of query and body, and the body if it isn't a form."""
     query = list(urlencoded(scope["query_string"], MOST_PAIRS))
     if scope["method"] != "POST":
         return collect(query), NO_BODY
     body = await read_body(scope, receive, most)
+    if is_document:
+        return collect(query), body
     if is_multipart(body):
         return collect(query, await body_pairs(body)), NO_BODY
     if body.content_type.partition(";")[0].strip().lower() not in {"", FORM}:

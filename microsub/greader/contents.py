@@ -3,87 +3,122 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from html import escape
 from typing import Any
 
 import orjson
 
-from microsub.base.urls import mask_credentials
+from microsub.base.texts import N_
 from microsub.feeds import FeedRecord, Feeds, InternalAddress
 from microsub.formats.wire import post_title
 from microsub.greader.ids import LABEL, OTHER, READ, READING_LIST, STARRED, long_form
-from microsub.greader.streams import label_names
+from microsub.greader.streams import label_names, shown_url, with_replaced
 from microsub.model.reader import GLOBAL, Channel, Row, Subscription
 from microsub.redis.protocol import Redis
 from microsub.timelines import Channels, ReaderViews, feed_name, in_channels, places_of, shown
 
 _AT_ONCE = 250
-OTHER_POSTS = "Other posts"
+OTHER_POSTS = N_("Other posts")
 """The name of the feed of items whose own feed isn't followed."""
 _KINDS = {"audio": "audio/mpeg", "video": "video/mp4"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NativeFeed:
     """A feed that a user follows, and the names of its labels."""
 
     subscription: Subscription
-    record: FeedRecord | None
-    labels: tuple[str, ...]
+    labels: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFeeds:
+    """The followed feeds of a user in the order of the channels; `by_id` also has the ids of feeds they replaced."""
+
+    listed: tuple[NativeFeed, ...]
+    by_id: Mapping[str, NativeFeed]
 
 
 class NativeContents:
-    """The followed feeds of users, and their items as native apps read them. `base` is the server's address."""
+    """The followed feeds of users, and their items as native apps read them.
 
-    def __init__(self, redis: Redis, channels: Channels, feeds: Feeds, reading: ReaderViews, base: str) -> None:
+    `base` is the server's address; `translated` gives a text in a language.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        channels: Channels,
+        feeds: Feeds,
+        reading: ReaderViews,
+        translated: Callable[[str, str], str],
+        base: str,
+    ) -> None:
         self._redis = redis
         self._channels = channels
         self._feeds = feeds
         self._reading = reading
+        self._translated = translated
         self._base = base
 
-    async def followed(self, user: str, channels: Sequence[Channel]) -> dict[str, NativeFeed]:
-        """The followed feeds by id, in the order of the channels. Two round trips."""
-        lists = await asyncio.gather(*(self._channels.subscriptions(user, channel.uid) for channel in channels))
+    async def followed(self, user: str, channels: Sequence[Channel]) -> NativeFeeds:
+        """The followed feeds. One round trip."""
+        uids = [channel.uid for channel in channels]
+        everywhere, former = await asyncio.gather(
+            self._channels.subscriptions_of(user, uids), self._channels.former_feeds(user)
+        )
         labels = {uid: name for name, uid in label_names(channels).items()}
-        found: dict[str, tuple[Subscription, list[str]]] = {}
-        for channel, subscriptions in zip(channels, lists, strict=True):
+        found: dict[str, NativeFeed] = {}
+        for uid, subscriptions in everywhere.items():
             for one in subscriptions:
-                _, names = found.setdefault(one.feed, (one, []))
-                names += [labels[channel.uid]] if channel.uid in labels else []
-        records = await self._feeds.within_reach(found)
-        return {feed: NativeFeed(one, records.get(feed), tuple(names)) for feed, (one, names) in found.items()}
+                known = found.setdefault(one.feed, NativeFeed(one))
+                known.labels += [labels[uid]] if uid in labels else []
+        return NativeFeeds(tuple(found.values()), with_replaced(found, former))
 
-    def subscription(self, feed: NativeFeed) -> dict[str, Any]:
-        """A feed as the list of subscriptions has it: every value a text, none of the addresses empty."""
-        record = feed.record
-        url = mask_credentials(feed.subscription.url)
+    async def subscriptions(self, feeds: NativeFeeds) -> list[dict[str, Any]]:
+        """The feeds as the list of subscriptions has them. One round trip."""
+        records = await self._feeds.within_reach([one.subscription.feed for one in feeds.listed])
+        return [self._subscription(one, records.get(one.subscription.feed)) for one in feeds.listed]
+
+    def _subscription(self, feed: NativeFeed, record: FeedRecord | None) -> dict[str, Any]:
+        """Every value is a text, none of the addresses empty.
+
+        At most one folder, the first: Readrops refuses the whole list if a feed has two.
+        """
+        given = f"feed/{feed.subscription.id}"
+        url = shown_url(feed.subscription)
         if InternalAddress.of(url) is not None:
-            url = f"{self._base}/"
+            url = self._page_of(given)
         return {
-            "id": f"feed/{feed.subscription.id}",
+            "id": given,
             "title": feed_name(feed.subscription, record) or url,
             "url": url,
             "htmlUrl": (record and record.home) or url,
             "iconUrl": (record and record.photo) or "",
-            "categories": [{"id": LABEL + name, "label": name} for name in feed.labels],
+            "categories": [{"id": LABEL + name, "label": name} for name in feed.labels[:1]],
         }
 
-    @property
-    def others(self) -> dict[str, Any]:
+    def others(self, language: str) -> dict[str, Any]:
         """The feed of all items whose own feed isn't followed."""
-        address = f"{self._base}/"
-        names = {"id": f"feed/{OTHER}", "title": OTHER_POSTS, "url": address, "htmlUrl": address}
+        address, title = self._page_of(f"feed/{OTHER}"), self._translated(OTHER_POSTS, language)
+        names = {"id": f"feed/{OTHER}", "title": title, "url": address, "htmlUrl": address}
         return {**names, "iconUrl": "", "categories": []}
 
-    async def items(self, user: str, channels: Sequence[Channel], ids: Sequence[str]) -> AsyncIterator[bytes]:
-        """Those of the items that the user's channels show, as JSON, in that order."""
-        followed = await self.followed(user, channels)
-        sources = {feed: self.subscription(one) for feed, one in followed.items()}
-        labels = label_names(channels)
+    def _page_of(self, given: str) -> str:
+        """The address of a feed that has none on the web: Fluent Reader refuses two feeds with one address."""
+        return f"{self._base}/?{given}"
+
+    async def items(
+        self, user: str, channels: Sequence[Channel], ids: Sequence[str], language: str
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """Those of the items that the user's channels show, each with its JSON, in that order."""
+        feeds = await self.followed(user, channels)
+        listed = {one["id"]: one for one in await self.subscriptions(feeds)}
+        sources = {feed: listed[f"feed/{one.subscription.id}"] for feed, one in feeds.by_id.items()}
+        labels, others = label_names(channels), self.others(language)
         for at in range(0, len(ids), _AT_ONCE):
             some = ids[at : at + _AT_ONCE]
             visible, places, members = await asyncio.gather(
@@ -98,8 +133,8 @@ class NativeContents:
                     names = [name for name, holders in zip(labels, members, strict=True) if item in holders]
                     if content:
                         post = orjson.loads(b"{" + content.lstrip(b"{,"))
-                        source = sources.get(post.get("_source", ""), self.others)
-                        yield orjson.dumps(self._item(post, visible.rows[item], places[item], names, source))
+                        source = sources.get(post.get("_source", ""), others)
+                        yield item, orjson.dumps(self._item(post, visible.rows[item], places[item], names, source))
                 there = there[max(1, len(data)) :]
                 await asyncio.sleep(0)
 
@@ -111,7 +146,8 @@ class NativeContents:
         states = [READING_LIST, *([READ] if row.is_read else []), *([STARRED] if row.is_saved else [])]
         wire: dict[str, Any] = {
             "id": long_form(row.id),
-            "crawlTimeMsec": str(place // 1000),
+            # Whole seconds, because Fluent Reader rounds it up to the `ot` of its next sync.
+            "crawlTimeMsec": str(place // 1_000_000 * 1000),
             "timestampUsec": str(place),
             "published": _moment(post.get("published")) or place // 1_000_000,
             "title": " ".join(str(post.get("name") or "").split()) or post_title(post),

@@ -44,7 +44,9 @@ class NativeFollows:
             "subscription/edit": NativeRoute(self.edit, _POST, writes=True, changes_topics=True),
             "subscription/quickadd": NativeRoute(self.quick_add, _POST, writes=True, changes_topics=True),
             "subscription/export": NativeRoute(self.exported),
-            "subscription/import": NativeRoute(self.imported, _POST, writes=True, most_body=MOST_BYTES),
+            "subscription/import": NativeRoute(
+                self.imported, _POST, writes=True, most_body=MOST_BYTES, takes_document=True
+            ),
             "rename-tag": NativeRoute(self.rename_label, _POST, writes=True),
             "disable-tag": NativeRoute(self.disable_label, _POST, writes=True, changes_topics=True),
             "preference/list": NativeRoute(_no_preferences),
@@ -159,11 +161,17 @@ class NativeFollows:
             await self.following.follow(call.user, uid, address, call.now, name, most=most)
 
     async def _change(self, call: NativeCall, held: dict[str, Subscription], name: str | None) -> None:
-        """Rename a feed, and change its folders: it stays in the last one, because it must be in a channel."""
+        """Rename a feed, and change its folders: it stays in the last one, because it must be in a channel.
+
+        Apps show one folder of a feed, the first, and most name only the new one when they move it.
+        """
         if not held:
             raise NotFound("the feed isn't followed")
         added = await self._labelled(call, "a")
         removed = [uid for uid in await self._labelled(call, "r", create=False) if uid in held]
+        first = next((uid for uid in _own(call) if uid in held), "")
+        if added and first and first not in added and not removed:
+            removed = [first]
         (url, *_) = (one.url for one in held.values())
         if len(added) == 1 and added[0] not in held and removed and set(held) <= {*removed}:
             await self.following.move(call.user, added[0], url, call.now)

@@ -81,7 +81,7 @@ class NativeMarks:
         before = None if text is None else microseconds(text) + 1
         name = call.params.text("s") or READING_LIST
         query = StreamQuery(stream_of(name), _ALL, before=before, without=(_READ,))
-        page = await self.streams.page(call.credential, call.channels, query, call.now)
+        page = await self.streams.page(call.user, call.channels, query, call.now)
         if page.rows:
             await self._read_state.mark(call.user, GLOBAL, [row.id for row in page.rows], "read", call.now)
         return OK

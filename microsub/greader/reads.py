@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from email.utils import formatdate
+from dataclasses import replace
 
 import orjson
 
@@ -25,13 +25,16 @@ from microsub.greader.ids import (
     seconds,
     stream_of,
 )
+from microsub.greader.others import OtherItems
 from microsub.greader.streams import StreamPage, StreamQuery, Streams, label_names
 from microsub.redis.protocol import Redis
 from microsub.timelines import ReaderViews, arrivals_in, in_channels
 from microsub.web.responses import CORS, HttpReply
 
 MOST_IDS = 200_000
-MOST_CONTENTS = 1000
+MOST_CONTENTS = 10_000
+"""Readrops asks for 2,500 and never for the next page."""
+MOST_BYTES = 32 * 1024 * 1024
 MOST_NAMED = 10_000
 """Items that one request may name."""
 USUAL_IDS, USUAL_CONTENTS = 1000, 20
@@ -46,6 +49,7 @@ class NativeReading:
         self._streams = streams
         self._contents = contents
         self._reading = reading
+        self._others = OtherItems(redis, reading, streams)
 
     def table(self) -> NativeTable:
         """The requests by name."""
@@ -67,9 +71,15 @@ class NativeReading:
         return _validated(call, {"tags": tags})
 
     async def subscriptions(self, call: NativeCall) -> HttpReply:
-        """The followed feeds, and the one of items of feeds that aren't followed."""
+        """The followed feeds, and the one of items of feeds that aren't followed, if there are any."""
         followed = await self._contents.followed(call.user, call.channels)
-        listed = [*(self._contents.subscription(one) for one in followed.values()), self._contents.others]
+        uids = [channel.uid for channel in call.channels]
+        listed, has_others = await asyncio.gather(
+            self._contents.subscriptions(followed),
+            self._others.exist(call.user, uids, frozenset(followed.by_id), call.now),
+        )
+        if has_others:
+            listed.append(self._contents.others(call.language))
         return _validated(call, {"subscriptions": listed})
 
     async def unread_counts(self, call: NativeCall) -> HttpReply:
@@ -84,7 +94,7 @@ class NativeReading:
         )
         found: defaultdict[str, list[int]] = defaultdict(list)
         for item, feed in zip(ids, feeds, strict=True):
-            name = followed[feed].subscription.id if feed in followed else OTHER
+            name = followed.by_id[feed].subscription.id if feed in followed.by_id else OTHER
             found[f"feed/{name}"].append(places[item])
         for name, holders in zip(labels, members, strict=True):
             found[LABEL + name] += [places[item] for item in holders]
@@ -96,72 +106,94 @@ class NativeReading:
 
     async def ids(self, call: NativeCall) -> HttpReply:
         """The ids of a stream's items, and nothing else of them: Readrops refuses more."""
-        page = await self._page(call, count(call.params.text("n"), USUAL_IDS, MOST_IDS))
+        query = query_of(call, count(call.params.text("n"), USUAL_IDS, MOST_IDS))
+        page = await self._page(call, query)
         refs = b",".join(b'{"id":"%b"}' % decimal(row.id).encode() for row in page.rows)
-        return json_reply(b'{"itemRefs":[%b]%b}' % (refs, _continuation(page)))
+        return json_reply(b'{"itemRefs":[%b]%b}' % (refs, _more(query, page.more)))
 
     async def number(self, call: NativeCall) -> HttpReply:
         """The number of a stream's items."""
-        return text_reply(str(len((await self._page(call, MOST_IDS)).rows)))
+        return text_reply(str(len((await self._page(call, query_of(call, MOST_IDS))).rows)))
 
     async def page(self, call: NativeCall) -> HttpReply:
-        """A stream with its contents."""
-        page = await self._page(call, count(call.params.text("n"), USUAL_CONTENTS, MOST_CONTENTS))
-        name = call.stream or call.params.text("s") or READING_LIST
-        return await self._with_contents(call, name, [row.id for row in page.rows], _continuation(page))
+        """A stream with its contents. A page of many large items ends earlier than asked for."""
+        query = query_of(call, count(call.params.text("n"), USUAL_CONTENTS, MOST_CONTENTS))
+        page = await self._page(call, query)
+        places = {row.id: row.position for row in page.rows}
+        found, size, more = list[bytes](), 0, page.more
+        async for item, wire in self._contents.items(call.user, call.channels, list(places), call.language):
+            found.append(wire)
+            size += len(wire)
+            if size > MOST_BYTES:
+                more = None if page.more is None and item == page.rows[-1].id else places[item]
+                break
+        return _contents(call, call.stream or call.params.text("s") or READING_LIST, found, _more(query, more))
 
     async def named(self, call: NativeCall) -> HttpReply:
         """The contents of the named items; unknown ones are left out."""
         named = call.params.many("i")
         if len(named) > MOST_NAMED:
             raise InvalidRequest(f"'i' names too many items: expected {MOST_NAMED} at most")
-        return await self._with_contents(call, READING_LIST, items_of(named), b"")
+        items = self._contents.items(call.user, call.channels, items_of(named), call.language)
+        return _contents(call, READING_LIST, [wire async for _, wire in items], b"")
 
-    async def _with_contents(self, call: NativeCall, name: str, ids: Sequence[str], more: bytes) -> HttpReply:
-        items = b",".join([item async for item in self._contents.items(call.user, call.channels, ids)])
-        head = orjson.dumps({"direction": "ltr", "id": name, "updated": int(call.now)})[:-1]
-        return json_reply(b'%b,"items":[%b]%b}' % (head, items, more))
+    async def _page(self, call: NativeCall, query: StreamQuery) -> StreamPage:
+        return await self._streams.page(call.user, call.channels, query, call.now)
 
-    async def _page(self, call: NativeCall, most: int) -> StreamPage:
-        return await self._streams.page(call.credential, call.channels, query_of(call, most), call.now)
+
+def _contents(call: NativeCall, name: str, items: Sequence[bytes], more: bytes) -> HttpReply:
+    head = orjson.dumps({"direction": "ltr", "id": name, "updated": int(call.now)})[:-1]
+    return json_reply(b'%b,"items":[%b]%b}' % (head, b",".join(items), more))
 
 
 def query_of(call: NativeCall, most: int) -> StreamQuery:
     """The stream that a request names, and the part of it that it asks for. Raises InvalidRequest."""
     params = call.params
     since, before = seconds("ot", params.text("ot")), seconds("nt", params.text("nt"))
-    after = params.text("c")
-    if after is not None and not (after.isascii() and after.isdecimal() and len(after) <= 19):
-        raise InvalidRequest("'c' can't be used: expected a continuation of this server")
-    return StreamQuery(
+    query = StreamQuery(
         stream_of(call.stream or params.text("s") or READING_LIST),
         most,
         params.text("r") == "o",
         (since or 0) * _SECOND,
         None if before is None else before * _SECOND,
-        None if after is None else int(after),
+        None,
         _known(params.many("it")),
         _known(params.many("xt")),
     )
+    after = params.text("c")
+    if after is None:
+        return query
+    position, _, mark = after.partition("-")
+    if not (position.isascii() and position.isdecimal() and len(position) <= 19 and mark == _mark(query)):
+        raise InvalidRequest("'c' can't be used: expected a continuation of this stream")
+    return replace(query, after=int(position))
 
 
 def _known(texts: Sequence[str]) -> tuple[StreamName, ...]:
     return tuple(name for text in texts if (name := stream_of(text)) is not None)
 
 
-def _continuation(page: StreamPage) -> bytes:
-    return b"" if page.more is None else b',"continuation":"%d"' % page.more
+def _mark(query: StreamQuery) -> str:
+    """Tells streams apart: a continuation of another one would skip items."""
+    parts = (query.stream, query.oldest_first, sorted(map(str, query.within)), sorted(map(str, query.without)))
+    return short_digest(repr(parts).encode(), 4)
+
+
+def _more(query: StreamQuery, position: int | None) -> bytes:
+    return b"" if position is None else b',"continuation":"%d-%b"' % (position, _mark(query).encode())
 
 
 def _validated(call: NativeCall, value: object) -> HttpReply:
-    """A list with validators of its very content, or 304: NetNewsWire skips its sync then."""
+    """A list with the digest of its very content, or 304: NetNewsWire skips its sync then.
+
+    There is no time of the last change: several can happen within a second, and feeds rename themselves at any time.
+    """
     body = orjson.dumps(value)
     tag = f'"{short_digest(body)}"'
     headers = [
         (b"content-type", b"application/json; charset=utf-8"),
         (b"cache-control", b"private, no-cache"),
         (b"etag", tag.encode()),
-        (b"last-modified", formatdate(call.now, usegmt=True).encode()),
         *CORS,
     ]
     known = {one.strip().removeprefix("W/") for one in call.known.split(",")}

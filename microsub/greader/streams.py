@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
+from microsub.base.urls import mask_credentials
 from microsub.feeds import Events
 from microsub.greader.ids import StreamName
-from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Channel, Credential, Subscription
+from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Channel, Subscription
 from microsub.posts import Items
 from microsub.redis.protocol import Redis
-from microsub.timelines import Arrival, ArrivalQuery, Channels, ReaderViews, arrivals_in, in_channels, places_of
+from microsub.timelines import (
+    Arrival,
+    ArrivalQuery,
+    Channels,
+    ReaderViews,
+    arrivals_in,
+    bare_arrivals,
+    count_since,
+    in_channels,
+    places_of,
+    read_arrivals,
+)
 
 _STEP = 1000
 _SECOND = 1_000_000
+_MOST_MERGES = 5
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +61,17 @@ class StreamPage:
 
 @dataclass(slots=True)
 class _Selection:
-    """The meaning of a query for this user: states, channels by uid, and feeds by id.
+    """The meaning of a query for this user: states, channels by uid, and feeds, each with those that it replaced.
 
-    `is_read` and `is_saved` None: either. A feed None: none of the followed ones.
+    `is_read` and `is_saved` None: either. `others`: only items of feeds that aren't followed.
     """
 
     is_read: bool | None = None
     is_saved: bool | None = None
     inside: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
-    feeds: list[str | None] = field(default_factory=list)
+    feeds: list[list[str]] = field(default_factory=list)
+    others: bool = False
     is_empty: bool = False
 
     def want(self, name: str, value: bool) -> None:
@@ -61,6 +79,16 @@ class _Selection:
         if getattr(self, name) not in (None, value):
             self.is_empty = True
         setattr(self, name, value)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether it has no condition."""
+        return self == _Selection()
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a set of its own has its items, few beside all of the user's."""
+        return bool(self.feeds or self.inside or self.is_saved or self.is_read is False)
 
 
 def label_names(channels: Sequence[Channel]) -> dict[str, str]:
@@ -76,9 +104,28 @@ def pick_feed(subscriptions: Sequence[Subscription], value: str) -> str | None:
     """The id of the feed that an id or an address names. Proxies merge the slashes of an address."""
     plain = value.replace("//", "/")
     for one in subscriptions:
-        if value in {one.id, one.feed} or one.url.replace("//", "/") == plain:
+        if value in {one.id, one.feed} or plain in {url.replace("//", "/") for url in (one.url, shown_url(one))}:
             return one.feed
     return None
+
+
+def with_replaced(followed: Mapping[str, T], former: Mapping[str, str]) -> dict[str, T]:
+    """The values of followed feeds, also under the ids of those that they replaced: old items still have these."""
+    found = dict(followed)
+    for feed in former:
+        current = feed
+        for _ in range(_MOST_MERGES):
+            if current in followed or current not in former:
+                break
+            current = former[current]
+        if current in followed:
+            found.setdefault(feed, followed[current])
+    return found
+
+
+def shown_url(subscription: Subscription) -> str:
+    """The address of a feed as apps get it."""
+    return mask_credentials(subscription.url)
 
 
 class Streams:
@@ -91,41 +138,55 @@ class Streams:
         self._items = items
         self._events = events
 
-    async def page(
-        self, credential: Credential, channels: Sequence[Channel], query: StreamQuery, now: float
-    ) -> StreamPage:
-        """A full page of a stream, unless it ends before; `channels` are the user's. Raises Unauthorized."""
-        user = credential.user
+    async def page(self, user: str, channels: Sequence[Channel], query: StreamQuery, now: float) -> StreamPage:
+        """A full page of a stream, unless it ends before; `channels` are the user's.
+
+        A stream with a set of its own is read from it, so that a feed of ten items costs no walk past all others.
+        """
+        uids = [channel.uid for channel in channels]
         chosen = await self._selection(user, label_names(channels), query)
         if chosen.is_empty:
             return StreamPage(())
-        if (chosen.is_read is False or chosen.is_saved or chosen.inside) and not query.since:
-            return await self._from_sets(user, [channel.uid for channel in channels], query, chosen)
-        found = await self._from_arrivals(credential, query, chosen, now)
+        is_walk = not chosen.is_small or (query.since and await count_since(self._redis, user, query.since) <= _STEP)
+        if is_walk:
+            found = await self._from_arrivals(user, query, chosen, now)
+        else:
+            found = await self._from_sets(user, uids, query, chosen)
         if query.since:
-            found += await self._edited(user, [channel.uid for channel in channels], query, chosen)
-            found.sort(key=lambda row: row.position, reverse=not query.oldest_first)
-        return _page(found, query.count)
+            found += await self._edited(user, uids, query, chosen)
+            found.sort(key=_place, reverse=not query.oldest_first)
+        return StreamPage(found[: query.count], found[query.count - 1].position if len(found) > query.count else None)
 
-    async def _from_arrivals(
-        self, credential: Credential, query: StreamQuery, chosen: _Selection, now: float
-    ) -> list[Arrival]:
-        """Walk the order of arrival. One round trip for each thousand items that are passed."""
+    async def _from_arrivals(self, user: str, query: StreamQuery, chosen: _Selection, now: float) -> list[Arrival]:
+        """Walk the order of arrival."""
         forward = query.oldest_first
         bounds = [query.since - 1 if query.since else None, query.after] if forward else [query.before, query.after]
         known = [at for at in bounds if at is not None]
         at: int | None = (max(known) if forward else min(known)) if known else None
         found: list[Arrival] = []
         while len(found) <= query.count:
-            asked = ArrivalQuery(min(_STEP, query.count + 1), forward, "" if at is None else str(at))
-            piece = await self._reading.arrivals_with_token(credential, GLOBAL, asked, now)
-            rows = [row for row in piece[1].rows if _is_between(row.position, query)]
-            ended = len(rows) < len(piece[1].rows)
-            found += await self._kept(credential.user, rows, chosen)
-            at = piece[1].resume
-            if at is None or ended:
+            asked = ArrivalQuery(query.count + 1 - len(found), forward, "" if at is None else str(at))
+            piece, at = await self.piece(user, asked, now, states=not chosen.is_everything)
+            rows = [row for row in piece if _is_between(row.position, query)]
+            found += await self._kept(user, rows, chosen)
+            if at is None or len(rows) < len(piece):
                 break
         return found
+
+    async def piece(
+        self, user: str, asked: ArrivalQuery, now: float, *, states: bool
+    ) -> tuple[Sequence[Arrival], int | None]:
+        """Up to some thousand items of the order of arrival, and the position to continue after, None at the end.
+
+        Without `states` they are unread and not saved, whatever they are. One round trip.
+        """
+        if not states:
+            bare = await bare_arrivals(self._redis, user, asked)
+            if bare is not None:
+                rows = [Arrival(item, position, False, False) for item, position in bare[0]]
+                return rows, rows[-1].position if bare[1] else None
+        _, piece = await read_arrivals(self._redis, user, GLOBAL, replace(asked, limit=_STEP), now)
+        return piece.rows, piece.resume
 
     async def _edited(self, user: str, uids: Sequence[str], query: StreamQuery, chosen: _Selection) -> list[Arrival]:
         """Items that had arrived before the asked time and were edited since: apps keep old texts otherwise."""
@@ -138,31 +199,55 @@ class Streams:
             at = events[-1].id
         places = await places_of(self._redis, user, list(edited)) if edited else {}
         rows = [Arrival(item, place, False, False) for item, place in places.items() if place < query.since]
-        rows = [row for row in rows if _is_after(row.position, query)]
-        return await self._kept(user, await self._with_states(user, uids, rows, chosen), chosen)
+        rows = sorted(
+            (row for row in rows if _is_after(row.position, query)), key=_place, reverse=not query.oldest_first
+        )
+        return await self._among(user, uids, rows, query, chosen)
 
-    async def _from_sets(self, user: str, uids: Sequence[str], query: StreamQuery, chosen: _Selection) -> StreamPage:
-        """Read the unread, the saved or a channel's items, and sort them by arrival: they are few beside all."""
-        if chosen.is_read is False:
+    async def _from_sets(self, user: str, uids: Sequence[str], query: StreamQuery, chosen: _Selection) -> list[Arrival]:
+        """Read the items of a feed or channel, the saved or the unread ones, and sort them by arrival."""
+        known = ""
+        if chosen.feeds:
+            places = await self.places_in(user, uids, chosen.feeds[0])
+            chosen = replace(chosen, feeds=chosen.feeds[1:])
+        elif chosen.is_read is False:
             known, places = "read", await arrivals_in(self._redis, user, uids, "unread")
         elif chosen.is_saved:
             known, places = "saved", await arrivals_in(self._redis, user, [SAVED], "posts")
         else:
-            known, places = "", await arrivals_in(self._redis, user, chosen.inside[:1], "posts")
+            places = await arrivals_in(self._redis, user, chosen.inside[:1], "posts")
         rows = [Arrival(item, at, False, known == "saved") for item, at in places.items()]
-        rows = await self._with_states(user, uids, rows, chosen, known)
         rows = [row for row in rows if _is_between(row.position, query) and _is_after(row.position, query)]
-        rows.sort(key=lambda row: row.position, reverse=not query.oldest_first)
+        rows.sort(key=_place, reverse=not query.oldest_first)
+        return await self._among(user, uids, rows, query, chosen, known)
+
+    async def _among(
+        self, user: str, uids: Sequence[str], rows: Sequence[Arrival], query: StreamQuery, chosen: _Selection,
+        known: str = "",
+    ) -> list[Arrival]:  # fmt: skip
+        """The first of the rows that are in the selection, one more than the query asks for."""
         found: list[Arrival] = []
         for at in range(0, len(rows), _STEP):
-            found += await self._kept(user, rows[at : at + _STEP], chosen)
+            some = await self._with_states(user, uids, rows[at : at + _STEP], chosen, known)
+            found += await self._kept(user, some, chosen)
             if len(found) > query.count:
                 break
-        return _page(found, query.count)
+        return found
+
+    async def places_in(self, user: str, uids: Sequence[str], feeds: Sequence[str]) -> dict[str, int]:
+        """The items of these feeds that one of the channels shows, with their positions."""
+        ids: list[str] = []
+        for feed in feeds:
+            page = await self._items.page(feed, _STEP)
+            while page:
+                ids += [one.item for one in page]
+                page = await self._items.page(feed, _STEP, page[-1]) if len(page) == _STEP else []
+        seen = await in_channels(self._redis, user, uids, ids, "posts") if ids else set()
+        return await places_of(self._redis, user, list(seen)) if seen else {}
 
     async def _with_states(
-        self, user: str, uids: Sequence[str], rows: list[Arrival], chosen: _Selection, known: str = ""
-    ) -> list[Arrival]:
+        self, user: str, uids: Sequence[str], rows: Sequence[Arrival], chosen: _Selection, known: str
+    ) -> Sequence[Arrival]:
         """The rows with those states that the selection asks for, except the one that is known already."""
         ids = [row.id for row in rows]
         if rows and chosen.is_read is not None and known != "read":
@@ -182,15 +267,20 @@ class Streams:
             for uid in uids if kept else ():
                 there = await in_channels(self._redis, user, [uid], [row.id for row in kept], "posts")
                 kept = [row for row in kept if (row.id in there) == wanted]
-        for feed in chosen.feeds if kept else ():
-            if feed is not None:
-                there = await self._items.in_feed(feed, [row.id for row in kept])
-                kept = [row for row in kept if row.id in there]
-            else:
-                followed = set(await self._channels.followed_feeds(user))
-                feeds = await self._reading.feeds_of([row.id for row in kept])
-                kept = [row for row, one in zip(kept, feeds, strict=True) if one not in followed]
+        for feeds in chosen.feeds if kept else ():
+            ids = [row.id for row in kept]
+            there = set().union(*[await self._items.in_feed(feed, ids) for feed in feeds])
+            kept = [row for row in kept if row.id in there]
+        if chosen.others and kept:
+            followed = await self._followed(user)
+            feeds_of = await self._reading.feeds_of([row.id for row in kept])
+            kept = [row for row, one in zip(kept, feeds_of, strict=True) if one not in followed]
         return kept
+
+    async def _followed(self, user: str) -> dict[str, Subscription]:
+        """The follows by feed, also by feeds that were replaced."""
+        parts = (self._channels.followed_feeds(user), self._channels.former_feeds(user))
+        return with_replaced(*await asyncio.gather(*parts))
 
     async def _selection(self, user: str, labels: Mapping[str, str], query: StreamQuery) -> _Selection:
         chosen = _Selection(is_empty=query.stream is None)
@@ -226,13 +316,18 @@ class Streams:
             case StreamName("label", name) if name in labels:
                 chosen.inside.append(labels[name])
             case StreamName("feed", "other"):
-                chosen.feeds.append(None)
+                chosen.others = True
             case StreamName("feed", value):
-                feed = pick_feed(list((await self._channels.followed_feeds(user)).values()), value)
-                chosen.feeds.append(feed)
+                followed = await self._followed(user)
+                feed = pick_feed(list(followed.values()), value)
+                chosen.feeds.append([one for one, by in followed.items() if by.feed == feed])
                 chosen.is_empty = chosen.is_empty or feed is None
             case _ if is_stream:
                 chosen.is_empty = True
+
+
+def _place(row: Arrival) -> int:
+    return row.position
 
 
 def _is_between(position: int, query: StreamQuery) -> bool:
@@ -243,7 +338,3 @@ def _is_after(position: int, query: StreamQuery) -> bool:
     if query.after is None:
         return True
     return position > query.after if query.oldest_first else position < query.after
-
-
-def _page(found: Sequence[Arrival], count: int) -> StreamPage:
-    return StreamPage(found[:count], found[count - 1].position if len(found) > count else None)

@@ -205,7 +205,7 @@ def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
         clock,
         parts.settings.public_url,
     )
-    mentions, native = WebmentionEndpoint(parts.mentions), _native_endpoint(parts)
+    mentions, native = WebmentionEndpoint(parts.mentions), _native_endpoint(parts, site)
     grant_of = RequestCredentials(stores.accounts, parts.verification).grant
     lists = FeedListEndpoint(parts.feed_lists, parts.list_imports, parts.quotas, grant_of, clock, parts.changed)
     return [
@@ -223,10 +223,11 @@ def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
     ]
 
 
-def _native_endpoint(parts: WebParts) -> NativeEndpoint:
+def _native_endpoint(parts: WebParts, site: PageSite) -> NativeEndpoint:
     stores, requests = parts.stores, _app_requests(parts)
     streams = Streams(stores.redis, stores.channels, parts.reading, stores.items, stores.events)
-    shapes = (stores.redis, stores.channels, stores.feeds, parts.reading, parts.settings.public_url)
+    known = (stores.redis, stores.channels, stores.feeds, parts.reading)
+    contents = NativeContents(*known, site.pages.translated, parts.settings.public_url)
     follows = NativeFollows(
         stores.channels,
         parts.following,
@@ -238,7 +239,7 @@ def _native_endpoint(parts: WebParts) -> NativeEndpoint:
     )
     return NativeEndpoint(
         {
-            **NativeReading(stores.redis, streams, NativeContents(*shapes), parts.reading).table(),
+            **NativeReading(stores.redis, streams, contents, parts.reading).table(),
             **NativeMarks(stores.redis, stores.channels, stores.items, streams, requests).table(),
             **follows.table(),
         },

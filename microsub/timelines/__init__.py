@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         Arrivals,
         Newcomers,
         arrivals_in,
+        bare_arrivals,
+        count_since,
         disagreeing_arrivals,
         in_channels,
         last_position,

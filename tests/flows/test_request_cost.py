@@ -146,3 +146,23 @@ async def test_a_later_sync_of_a_native_app(measured: Measured) -> None:
     ):
         await app.get("stream/items/ids", **asked)
         assert measured.trips() <= 3
+
+
+async def test_a_small_feed_among_many_items_of_a_native_app(measured: Measured) -> None:
+    """Its ids take as many round trips as if there were no others."""
+    server = measured.server
+    app = await NativeApp.signed_in(server, "ann")
+    await server.publish(FEED, *posts("b", "a", at=server.now - 60))
+    await server.following.follow("ann", "home", FEED, server.now)
+    trips = []
+    for _ in range(2):
+        measured.trips()
+        assert len(await app.ids(f"feed/{FEED}")) == 2
+        trips.append(measured.trips())
+        many = [f"https://{number}.example/feed" for number in range(3)]
+        for number, url in enumerate(many):
+            host = f"{number}.example"
+            await server.publish(url, *posts(*map(str, range(1000)), host=host, at=server.now - 86_400))
+            await server.following.follow("ann", "home", url, server.now)
+    assert len(await app.ids()) > 1000
+    assert trips[1] <= trips[0] <= 7

@@ -57,12 +57,29 @@ async def test_rename_and_move(server: World, alice: Reader, app: NativeApp, blo
     assert await folders(app, FEED) == [LATER]
     assert len(await alice.ids("later")) == 2
     assert (await feeds(app))[FEED]["title"] == "My name"
-    await app.post("subscription/edit", ac="edit", s=blog, a=NEW)
-    assert await folders(app, FEED) == [LATER, NEW]
     await app.post("subscription/edit", ac="edit", s=blog, r=LATER)
+    assert await folders(app, FEED) == [LATER]
+
+
+@pytest.mark.parametrize("more", [{}, {"t": "My name"}, {"r": "user/-/label/Nothing"}])
+async def test_a_new_folder_alone_moves_a_feed(alice: Reader, app: NativeApp, blog: str, more: dict[str, str]) -> None:
+    """Apps show one folder of a feed, and most name only the new one; a feed that is there already stays."""
+    await app.post("subscription/edit", ac="edit", s=blog, a=NEW, **more)
     assert await folders(app, FEED) == [NEW]
-    await app.post("subscription/edit", ac="edit", s=blog, r=NEW)
+    assert {len(await alice.ids(uid)) for uid in ("home", "later")} == {0}
+    await app.post("subscription/edit", ac="edit", s=blog, a=NEW, **more)
     assert await folders(app, FEED) == [NEW]
+
+
+async def test_a_feed_in_two_channels_is_in_one_folder(alice: Reader, app: NativeApp, blog: str) -> None:
+    """The first; moving it takes it out of that one only."""
+    await alice.post(action="follow", channel="later", url=FEED)
+    assert await folders(app, FEED) == [HOME]
+    await app.post("subscription/edit", ac="edit", s=blog, a=HOME, t="My name")
+    assert (len(await alice.ids("home")), len(await alice.ids("later"))) == (2, 2)
+    await app.post("subscription/edit", ac="edit", s=blog, a=LATER)
+    assert await folders(app, FEED) == [LATER]
+    assert (len(await alice.ids("home")), len(await alice.ids("later"))) == (0, 2)
 
 
 async def test_equal_names_of_several_feeds(alice: Reader, app: NativeApp) -> None:
@@ -105,9 +122,11 @@ async def test_lists_of_feeds(server: World, app: NativeApp, blog: str) -> None:
     await app.post("subscription/edit", ac="unsubscribe", s=blog)
     url = f"{app.address}/reader/api/0/subscription/import"
     headers = {**app.headers, "Content-Type": "text/xml"}
-    reply = await app.client.post(url, content=exported.content, headers=headers)
-    assert (reply.status_code, reply.text) == (200, "OK")
-    assert await folders(app, FEED) == [HOME]
+    for kind in ("text/xml", "application/x-www-form-urlencoded"):  # RSS Guard's library adds the second
+        await app.post("subscription/edit", ac="unsubscribe", s=f"feed/{FEED}")
+        reply = await app.client.post(url, content=exported.content, headers={**headers, "Content-Type": kind})
+        assert (reply.status_code, reply.text) == (200, "OK")
+        assert await folders(app, FEED) == [HOME]
     refused = await app.client.post(url, content=b"no list", headers=headers)
     assert (refused.status_code, refused.text.count("\n")) == (400, 1)
 

@@ -6,10 +6,11 @@ import pytest
 
 from microsub.base.errors import NotFound
 from microsub.redis import keys
-from microsub.timelines.sync.arrivals import repair_all_arrivals
+from microsub.timelines.sync import arrivals
+from microsub.timelines.sync.arrivals import ArrivalQuery, repair_all_arrivals
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.redis_wrappers import CountingRedis
+from tests.support.redis_wrappers import Between, CountingRedis
 
 pytestmark = pytest.mark.fake_too
 
@@ -127,3 +128,36 @@ async def test_few_are_found_among_many_in_few_round_trips(world: OneReader) -> 
         assert [row.id for row in page.rows] == wanted
         assert page.resume == page.rows[-1].position
         assert page.newest == (page.resume if oldest_first else (await world.arrivals(oldest_first=False))[0].position)
+
+
+async def test_items_that_stay_are_found_while_others_leave(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when an app asks for unread posts while another one marks some of them as read."""
+    monkeypatch.setattr(arrivals, "_CHUNK", 100)
+    await world.add("home", *(item(number) for number in range(1000)))
+    trips = 0
+
+    async def before(_name: str, _args: object) -> None:
+        nonlocal trips
+        trips += 1
+        if trips == 2:
+            await world.timelines.mark_read(ANN, "home", [str(number) for number in range(300)], NOW)
+
+    found = await arrivals.arrivals_in(Between(world.redis, before), ANN, ["home"], "unread")
+    assert trips > 2
+    assert found.keys() >= {str(number) for number in range(300, 1000)}
+
+
+async def test_places_without_states(world: OneReader) -> None:
+    """Both orders, in pieces; None while a channel is being removed, because its items still have places."""
+    await world.add("home", item(1), item(2), item(3))
+    newest, more = await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(2)) or ([], False)
+    assert ([one for one, _ in newest], more) == (["3", "2"], True)
+    rest = await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(2, after=str(newest[-1][1])))
+    assert rest
+    assert ([one for one, _ in rest[0]], rest[1]) == (["1"], False)
+    oldest = await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(5, oldest_first=True))
+    assert oldest
+    assert [one for one, _ in oldest[0]] == ["1", "2", "3"]
+    assert await arrivals.count_since(world.redis, ANN, oldest[0][1][1]) == 2
+    await world.channels.disable(ANN, "home", NOW)
+    assert await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(5)) is None

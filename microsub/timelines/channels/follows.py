@@ -183,7 +183,10 @@ class Follows:
 
     async def all_subscriptions(self, user: str) -> dict[str, list[Subscription]]:
         """The follows of all channels by uid, in the channels' order; removed channels are left out."""
-        uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
+        return await self.subscriptions_of(user, texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1)))
+
+    async def subscriptions_of(self, user: str, uids: Sequence[str]) -> dict[str, list[Subscription]]:
+        """The follows of these channels by uid, none for an unknown one. One round trip."""
         replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
         return {uid: _read_all(user, uid, reply) for uid, reply in zip(uids, replies, strict=True)}
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from microsub.accounts import absent, grant, unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
@@ -185,16 +185,41 @@ async def places_of(redis: Redis, user: str, ids: Sequence[str]) -> dict[str, in
 
 
 async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: ShownState) -> dict[str, int]:
-    """All items that these channels show in a state, with their positions. Two round trips for a few thousand items."""
+    """The items that these channels show in a state, with their positions. Two round trips for a few thousand items.
+
+    An item that a channel shows all the time is never missing, whatever enters and leaves meanwhile.
+    """
     key, ids = _SETS[state], dict[str, None]()
-    left = [(key(user, uid), 0) for uid in uids]
+    left = [(key(user, uid), b"0") for uid in uids]
     while left:
-        replies = await redis.pipeline([("ZRANGE", name, first, first + _CHUNK - 1) for name, first in left])
-        for reply in replies:
-            ids.update(dict.fromkeys(texts(reply)))
-        full = [len(reply) == _CHUNK for reply in replies]
-        left = [(name, first + _CHUNK) for (name, first), more in zip(left, full, strict=True) if more]
+        replies = await redis.pipeline([("ZSCAN", name, cursor, "COUNT", _CHUNK) for name, cursor in left])
+        for _, found in replies:
+            ids.update(dict.fromkeys(texts(found[0::2])))
+        left = [(name, cursor) for (name, _), (cursor, _) in zip(left, replies, strict=True) if cursor != b"0"]
     return await places_of(redis, user, list(ids))
+
+
+async def count_since(redis: Redis, user: str, position: int) -> int:
+    """The number of items that arrived at a position or later. One round trip."""
+    return int(await redis.command("ZCOUNT", keys.arrivals(user), position, "+inf"))
+
+
+async def bare_arrivals(redis: Redis, user: str, query: ArrivalQuery) -> tuple[list[tuple[str, int]], bool] | None:
+    """A piece of the order of `global` without states: items with their positions, and whether more may follow.
+
+    Five times as many for a round trip as `read_arrivals`. None: the user is removing a channel, so an item's place
+    doesn't say whether a channel still shows it.
+    """
+    size, is_oldest = min(_CHUNK, query.limit), query.oldest_first
+    first = f"({query.after}" if query.after else "-inf" if is_oldest else "+inf"
+    to: tuple[str, ...] = ("+inf", "BYSCORE") if is_oldest else ("-inf", "BYSCORE", "REV")
+    page: Command = ("ZRANGE", keys.arrivals(user), first, *to, "LIMIT", 0, size, "WITHSCORES")
+    removing, flat = await redis.pipeline([("EXISTS", keys.removed_channels(user)), page])
+    if removing:
+        return None
+    found = texts(flat)
+    rows = [(item, int(float(at))) for item, at in zip(found[0::2], found[1::2], strict=True)]
+    return rows, len(rows) == size
 
 
 async def in_channels(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str], state: ShownState) -> set[str]:
