@@ -51,6 +51,8 @@ class NativeFollows:
             "disable-tag": NativeRoute(self.disable_label, _POST, writes=True, changes_topics=True),
             "preference/list": NativeRoute(_no_preferences),
             "preference/stream/list": NativeRoute(_no_stream_preferences),
+            "preference/set": NativeRoute(_ignored, _POST),
+            "preference/stream/set": NativeRoute(_ignored, _POST),
             "friend/list": NativeRoute(_no_friends),
         }
 
@@ -222,6 +224,11 @@ async def _no_preferences(_: NativeCall) -> HttpReply:
 
 async def _no_stream_preferences(_: NativeCall) -> HttpReply:
     return json_reply({"streamprefs": {}})
+
+
+async def _ignored(_: NativeCall) -> HttpReply:
+    """Preferences of other servers, such as the order of folders, which apps send without ever reading them."""
+    return OK
 
 
 async def _no_friends(_: NativeCall) -> HttpReply:

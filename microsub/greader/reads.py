@@ -12,6 +12,7 @@ import orjson
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
 from microsub.greader.api import NativeCall, NativeRoute, NativeTable, json_reply, text_reply
+from microsub.greader.atom import CONTENT_TYPE, atom_of
 from microsub.greader.contents import NativeContents
 from microsub.greader.ids import (
     LABEL,
@@ -61,6 +62,7 @@ class NativeReading:
             "stream/items/count": NativeRoute(self.number),
             "stream/items/contents": NativeRoute(self.named),
             "stream/contents": NativeRoute(self.page),
+            "atom": NativeRoute(self.atom),
         }
 
     async def tags(self, call: NativeCall) -> HttpReply:
@@ -117,6 +119,17 @@ class NativeReading:
 
     async def page(self, call: NativeCall) -> HttpReply:
         """A stream with its contents. A page of many large items ends earlier than asked for."""
+        found, more = await self._filled(call)
+        return _contents(call, _name(call), found, more)
+
+    async def atom(self, call: NativeCall) -> HttpReply:
+        """The same as an Atom document, without a continuation."""
+        items = [orjson.loads(wire) for wire in (await self._filled(call))[0]]
+        document = await asyncio.to_thread(atom_of, _name(call), _name(call), call.now, items)
+        return HttpReply(document, [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store"), *CORS])
+
+    async def _filled(self, call: NativeCall) -> tuple[list[bytes], bytes]:
+        """The contents of a stream's page, and its continuation."""
         query = query_of(call, count(call.params.text("n"), USUAL_CONTENTS, MOST_CONTENTS))
         page = await self._page(call, query)
         places = {row.id: row.position for row in page.rows}
@@ -127,7 +140,7 @@ class NativeReading:
             if size > MOST_BYTES:
                 more = None if page.more is None and item == page.rows[-1].id else places[item]
                 break
-        return _contents(call, call.stream or call.params.text("s") or READING_LIST, found, _more(query, more))
+        return found, _more(query, more)
 
     async def named(self, call: NativeCall) -> HttpReply:
         """The contents of the named items; unknown ones are left out."""
@@ -151,7 +164,7 @@ def query_of(call: NativeCall, most: int) -> StreamQuery:
     params = call.params
     since, before = seconds("ot", params.text("ot")), seconds("nt", params.text("nt"))
     query = StreamQuery(
-        stream_of(call.stream or params.text("s") or READING_LIST),
+        stream_of(_name(call)),
         most,
         params.text("r") == "o",
         (since or 0) * _SECOND,
@@ -167,6 +180,10 @@ def query_of(call: NativeCall, most: int) -> StreamQuery:
     if not (position.isascii() and position.isdecimal() and len(position) <= 19 and mark == _mark(query)):
         raise InvalidRequest("'c' can't be used: expected a continuation of this stream")
     return replace(query, after=int(position))
+
+
+def _name(call: NativeCall) -> str:
+    return call.stream or call.params.text("s") or READING_LIST
 
 
 def _known(texts: Sequence[str]) -> tuple[StreamName, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,6 +42,17 @@ def test_only_the_token_is_printed_and_it_can_be_revoked(run: Run) -> None:
     assert json.loads(run("token", "list", "alice", "--json").stdout) == []
     again = run("token", "revoke", "alice", listed[0]["id"])
     assert (again.exit_code, "has no token" in again.stderr) == (1, True)
+
+
+def test_only_the_app_password_is_printed_and_it_can_be_revoked(run: Run) -> None:
+    """In groups that people can type; the list shows the app, and never the password."""
+    password = run("token", "create", "alice", "--app", "NetNewsWire on my phone").stdout
+    assert re.fullmatch(r"([a-z2-9]{5}-){3}[a-z2-9]{5}\n", password)
+    (listed,) = json.loads(run("token", "list", "alice", "--json").stdout)
+    assert (listed["client"], listed["scope"], listed["expires"]) == ("NetNewsWire on my phone", "greader", None)
+    assert password[:5] not in run("token", "list", "alice").stdout
+    assert run("token", "revoke", "alice", listed["id"]).exit_code == 0
+    assert json.loads(run("token", "list", "alice", "--json").stdout) == []
 
 
 def test_an_expiry_is_a_valid_time(run: Run) -> None:

@@ -6,17 +6,21 @@ must be added for a new action (`tests.support.readers.parameters`).
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import MagicMock
+from urllib.parse import quote
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from microsub.accounts import create_app_password, token_of_password
+from microsub.greader.api import PATHS as NATIVE_PATHS
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
 from microsub.server.app import microsub_actions
@@ -24,6 +28,7 @@ from microsub.web.forms import FIELD, form_token
 from microsub.web.routes import is_form
 from tests.support.event_stream import EventStream, listening
 from tests.support.invariants import all_keys
+from tests.support.native_app import numbered
 from tests.support.provider import Provider, Variant, provider
 from tests.support.readers import ENDPOINT, FEED, OTHER, Key, Reader, instance, parameters, posts, snapshot
 from tests.support.world import World
@@ -83,6 +88,9 @@ class Neighbours:
             "revoked at the provider": granted("alice", *ALL_SCOPES),
             "of another server": await self.elsewhere.grant("alice", *ALL_SCOPES),
             "of another provider": self.stranger.grant("alice", *ALL_SCOPES),
+            "alice, by app password": token_of_password(
+                "alice", await create_app_password(accounts, "alice", "App", now)
+            ),
             "of a program": await self.server.service_tokens.create("crawler", now),
             "a session": await self.server.parts.sessions.begin(
                 "alice", self.site.people["alice"].me, "tests", "", now
@@ -141,6 +149,8 @@ def let_in(holder: str, path: str) -> frozenset[int]:
         return {ENDPOINT: OK, ALICE: OK, BOB: frozenset({403})}[path]
     if holder in {"bob", "bob, by his provider"}:
         return {ENDPOINT: OK, ALICE: frozenset({403}), BOB: OK}[path]
+    if holder == "alice, by app password":
+        return frozenset({403})
     if holder == "carol, removed, by her provider" and path != ENDPOINT:
         return frozenset({403})  # the provider says that the token is hers
     return frozenset({401})
@@ -307,6 +317,48 @@ async def test_no_other_route_reaches_another_user(world: Neighbours) -> None:
     assert await kept_of(server.redis, "bob") == before
     followed = await server.channels.all_subscriptions("alice")
     assert feed not in {one.feed for subscriptions in followed.values() for one in subscriptions}
+    for uid in followed:
+        assert post not in await world.readers["alice"].ids(uid)
+
+
+async def test_no_native_app_reaches_another_user(world: Neighbours) -> None:
+    """Each request of the Google Reader API about Bob's feeds, posts and folders, with every kind of credential."""
+    server = world.server
+    (native,) = {route.endpoint for route in server.app.routes if route.path in NATIVE_PATHS}
+    everywhere = await server.channels.all_subscriptions("bob")
+    (his,) = [one for one in everywhere["home"] if one.url == OTHER]
+    (post,) = await server.items.newest(his.feed, 10)
+    (foreign,) = numbered([post])
+    about: dict[str, Any] = {
+        "i": [foreign, f"tag:google.com,2005:reader/item/{int(foreign):016x}"],
+        "a": ["user/-/state/com.google/read", "user/-/state/com.google/starred", "user/bob/label/Home"],
+        **{"r": "user/bob/label/Later", "ts": str(int(server.now) + 10), "n": "1000", "quickadd": "words of somebody"},
+        **{"Email": "bob", "userId": "bob", "u": "bob", "T": "x"},
+    }
+    named = [f"feed/{his.id}", f"feed/{OTHER}", "user/bob/label/Home", "user/bob/state/com.google/reading-list"]
+    secret = ["private words", "other.example", foreign, about["i"][1]]
+    holders = {**world.tokens, "bob's, with alice's name": world.tokens["bob"].replace("bob.", "alice."), "nothing": ""}
+    before = await kept_of(server.redis, "bob")
+    names = [action.removeprefix("greader ") for action in native.actions if action != "greader ClientLogin"]
+    assert {"edit-tag", "stream/contents", "atom", "subscription/import"} <= set(names)
+    for name, (holder, token) in itertools.product(names, holders.items()):
+        is_hers = holder == "alice, by app password"
+        headers = {"Authorization": f"GoogleLogin auth={token}"}
+        for stream, action in itertools.product(named if is_hers else named[:1], ("unsubscribe", "edit")):
+            place = f"/reader/atom/{quote(stream)}" if name == "atom" else f"/reader/api/0/{name}"
+            given = {**about, "s": stream, "ac": action, "dest": "user/bob/label/Taken over"}
+            sent = (
+                server.client.get(f"{ADDRESS}/greader{place}", params=given, headers=headers),
+                server.client.post(f"{ADDRESS}/greader{place}", params={"s": stream}, data=given, headers=headers),
+            )
+            for reply in await asyncio.gather(*sent):
+                where = (name, holder, stream, reply.status_code, reply.text[:200])
+                assert reply.status_code in ({*OK, 405} if is_hers else {401, 405}), where
+                said = reply.text.replace(stream, "the stream that was named")
+                assert not [one for one in secret if one in said], where
+    assert await kept_of(server.redis, "bob") == before
+    followed = await server.channels.all_subscriptions("alice")
+    assert his.feed not in {one.feed for subscriptions in followed.values() for one in subscriptions}
     for uid in followed:
         assert post not in await world.readers["alice"].ids(uid)
 

@@ -135,6 +135,9 @@ async def test_empty_shapes(app: NativeApp) -> None:
     assert await app.json("preference/list") == {"prefs": []}
     assert await app.json("preference/stream/list") == {"streamprefs": {}}
     assert await app.json("friend/list") == {"friends": []}
+    for name in ("preference/set", "preference/stream/set"):
+        assert (await app.post(name, k="subscription-ordering", v="x", s="user/-/label/Home")).text == "OK"
+        await app.get(name, 405)
 
 
 async def test_bad_changes(app: NativeApp, blog: str) -> None:

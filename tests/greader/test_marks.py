@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.native_app import NativeApp, publish_notice
+from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.reader import Reader
 from tests.support.readers import posts
 from tests.support.world import World
@@ -16,11 +16,6 @@ READ = "user/-/state/com.google/read"
 UNREAD = "user/-/state/com.google/kept-unread"
 STARRED = "user/-/state/com.google/starred"
 HOME, LATER, NEW = "user/-/label/Home", "user/-/label/Later", "user/-/label/New & hot"
-
-
-def numbered(ids: list[str]) -> list[str]:
-    """Ids of the Microsub API as lists of the Google Reader API have them."""
-    return [str(10**15 + int(item)) for item in ids]
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
 
+import feedparser
 import pytest
 
 from microsub.feeds import Event
 from microsub.greader import reads
-from tests.support.native_app import NativeApp, publish_notice
+from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.reader import Reader
 from tests.support.readers import posts
 from tests.support.world import World
@@ -20,11 +23,6 @@ ALL = "user/-/state/com.google/reading-list"
 READ = "user/-/state/com.google/read"
 STARRED = "user/-/state/com.google/starred"
 HOME, LATER = "user/-/label/Home", "user/-/label/Later"
-
-
-def numbered(ids: list[str]) -> list[str]:
-    """Ids of the Microsub API as lists of the Google Reader API have them."""
-    return [str(10**15 + int(item)) for item in ids]
 
 
 @pytest.fixture
@@ -203,6 +201,27 @@ async def test_pages_with_contents(app: NativeApp, ids: list[str]) -> None:
         await app.get("stream/contents", n=5),
     ):
         assert [str(int(one["id"][-16:], 16)) for one in reply.json()["items"]] == ids
+
+
+async def test_a_stream_as_atom(server: World, app: NativeApp, alice: Reader, ids: list[str]) -> None:
+    """As Newsboat before 2.24 reads it: ids for marks, and states as categories of this scheme."""
+    await alice.post(action="channels", channel="home", name="read")
+    feed = (await app.json("subscription/list"))["subscriptions"][0]["id"]
+    await mark(alice, ids[0], "mark_read", channel="home")
+    await mark(alice, ids[1], "save")
+    url = f"{app.address}/reader/atom/{quote(feed, safe='')}"
+    reply = await app.client.get(url, params={"n": 3}, headers=app.headers)
+    assert reply.headers["content-type"].startswith("application/atom+xml")
+    entries = ElementTree.fromstring(reply.content).findall("{*}entry")
+    assert [str(int(one.findtext("{*}id", "")[-16:], 16)) for one in entries] == ids[:3]
+    labels = [{one.get("label") for one in entry.findall("{*}category")} for entry in entries]
+    assert labels == [{"reading-list", "read"}, {"reading-list", "starred", "fresh"}, {"reading-list", "fresh"}]
+    schemes = {one.get("scheme") for entry in entries for one in entry.findall("{*}category")}
+    assert schemes == {"http://www.google.com/reader/"}
+    parsed = feedparser.parse(reply.content)
+    assert not parsed.bozo
+    assert [one.title for one in parsed.entries] == ["e", "d", "c"]
+    assert (await app.client.get(url)).status_code == 401
 
 
 async def test_read_posts_of_an_unfollowed_feed_have_a_feed(app: NativeApp, alice: Reader, ids: list[str]) -> None:

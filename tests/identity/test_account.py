@@ -189,6 +189,93 @@ class TestTokens:
         assert f"last used {moment(server.now - 90)}" in (await ann.get("/account")).text
 
 
+class TestAppPasswords:
+    """Passwords for native apps, which users create for each app."""
+
+    MAKE, END = "/account/app-passwords", "/account/tokens/end"
+    LOGIN = "https://reader.example/api/greader.php/accounts/ClientLogin"
+
+    async def made(self, visitor: Visitor, app: str = "Reeder") -> Shown:
+        return await visitor.submit(await visitor.get("/account"), self.MAKE, app=app)
+
+    async def enters(self, server: World, password: str) -> bool:
+        reply = await server.client.post(self.LOGIN, data={"Email": "ann", "Passwd": password})
+        assert reply.status_code in {200, 401}
+        return reply.status_code == 200
+
+    async def test_one_is_shown_once_opens_the_api_and_is_revoked(self, server: World, ann: Visitor, signed_in) -> None:
+        """The page also shows the address and the name to type; the list has the app, and never the password."""
+        await signed_in(ann)
+        shown = await self.made(ann)
+        assert shown.title == "App password for Reeder"
+        address, name, password = [node.text() for node in shown.tree.css("main pre code")]
+        assert (address, name) == ("https://reader.example/api/greader.php", "ann")
+        assert await self.enters(server, password)
+        page = await ann.get("/account")
+        assert address in page.text
+        assert "Reeder" in page.text
+        assert password not in page.response.text
+        ended = await ann.submit(page, self.END)
+        assert "Token revoked." in (await ann.get(ended.location)).text
+        assert not await self.enters(server, password)
+
+    async def test_when_one_was_used_last(self, server: World, ann: Visitor, signed_in) -> None:
+        """By signing in, and by each later request."""
+        used = ActivityNotes(TokenUse(server.redis).note)
+        server.use(token_used=used.note)
+        await signed_in(ann)
+        shown = await self.made(ann)
+        password = shown.tree.css("main pre code")[2].text()
+        assert "not used yet" in (await ann.get("/account")).text
+        server.now += 60
+        assert await self.enters(server, password)
+        await used.aclose()
+        assert f"last used {moment(server.now)}" in (await ann.get("/account")).text
+        later = ActivityNotes(TokenUse(server.redis).note)
+        server.use(token_used=later.note)
+        server.now += 86_400
+        headers = {"Authorization": f"GoogleLogin auth=ann.{password.replace('-', '')}"}
+        for place, status in (("user-info", 200), ("nothing", 404)):
+            url = f"https://reader.example/greader/reader/api/0/{place}"
+            assert (await server.client.get(url, headers=headers)).status_code == status
+        await later.aclose()
+        assert f"last used {moment(server.now)}" in (await ann.get("/account")).text
+
+    @pytest.mark.parametrize("app", ["", "x" * 101])
+    async def test_invalid_names_are_refused_on_the_page(
+        self, server: World, ann: Visitor, signed_in, app: str
+    ) -> None:
+        await signed_in(ann)
+        fields = fields_of((await ann.get("/account")).form(self.MAKE))
+        shown = await ann.post(self.MAKE, {"app": app, "form_token": fields["form_token"]})
+        assert shown.status == 400
+        assert shown.tree.css("[role=alert]")
+        assert await server.accounts.tokens("ann") == []
+
+    async def test_one_needs_a_fresh_sign_in(self, enrolled: World, ann: Visitor, signed_in) -> None:
+        """It never expires, so an unattended browser mustn't give one away."""
+        await signed_in(ann)
+        enrolled.now += CONFIRMATION + 1
+        refused = await self.made(ann)
+        assert (refused.status, await enrolled.accounts.tokens("ann")) == (403, [])
+        assert "To create an app password, confirm your identity first" in refused.text
+        await ann.submit(await ann.get("/account/sign-in"), "/account/sign-in/confirm", password=PASSWORD)
+        assert (await self.made(ann)).status == 200
+
+    async def test_there_is_a_limit(
+        self, server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The limit applies to tokens, apps and app passwords together."""
+
+        async def most_of(_: str) -> int:
+            return 1
+
+        monkeypatch.setattr(server.parts.provider, "_most", most_of)
+        await signed_in(ann)
+        assert (await self.made(ann)).status == 200
+        assert ((await self.made(ann)).status, len(await server.accounts.tokens("ann"))) == (403, 1)
+
+
 async def test_a_browser_gets_a_new_secret_every_day(server: World, ann: Visitor, signed_in) -> None:
     """The browser stays signed in, and earlier forms are still valid."""
     await signed_in(ann)

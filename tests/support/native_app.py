@@ -16,6 +16,11 @@ ADDRESS = "/api/greader.php"
 SITE = "http://server.test"
 
 
+def numbered(ids: list[str]) -> list[str]:
+    """Ids of the Microsub API as lists of the Google Reader API have them."""
+    return [str(10**15 + int(item)) for item in ids]
+
+
 async def publish_notice(server: World, reader: Reader) -> None:
     """A notice of feed problems in the reader's channel `notifications`."""
     address = f"microsub:{reader.name}/notices/feeds"

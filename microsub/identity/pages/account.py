@@ -124,7 +124,7 @@ async def _make_token(provider: IndieAuthProvider, visit: PageVisit) -> Response
 
 
 async def _make_app_password(provider: IndieAuthProvider, visit: PageVisit) -> Response:
-    session, name = visit.require_session(), visit.form.text("app")
+    session, name = await visit.require_confirmed(), visit.form.text("app")
     password = await provider.make_app_password(session.user, name, visit.now)
     return visit.page("app_password.html", password=password, name=name, address=visit.base + NATIVE, user=session.user)
 
