@@ -274,7 +274,7 @@ async def test_private_addresses_are_refused(server: World) -> None:
 
 
 async def test_a_search_makes_few_requests(server: World) -> None:
-    """The page, and its home page and usual paths, nine in all; two URLs for an account; and an existing page again only after 5 minutes."""
+    """The page, and nine of its home page and usual paths; two URLs for an account; and a page again only after 5 minutes."""
     server.web.documents[SITE] = NOTHING
     searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
     assert (await searching.feeds(SITE, server.now)).feeds == []
