@@ -274,7 +274,7 @@ async def test_private_addresses_are_refused(server: World) -> None:
 
 
 async def test_a_search_makes_few_requests(server: World) -> None:
-    """The page, and nine of its home page and usual paths; two URLs for an account; and a page again only after 5 minutes."""
+    """The page, and nine of home page and usual paths; two URLs for an account; none twice within 5 minutes."""
     server.web.documents[SITE] = NOTHING
     searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
     assert (await searching.feeds(SITE, server.now)).feeds == []
