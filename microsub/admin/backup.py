@@ -31,6 +31,8 @@ from microsub.redis.embedded.server import start_embedded
 from microsub.redis.engine import Engine
 
 _FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json", "backend.json.versions"
+_MOST_FACTS = 64 * 1024
+"""Bytes that are read of `backup.json`; a longer one is forged, and might not fit into memory."""
 _POLL = 0.05
 _YEAR_10000 = 253_402_300_800
 """The first Unix time that is too large for a `datetime`."""
@@ -91,8 +93,8 @@ def restore(
         raise _no_backup(file, error) from error
     with archive:
         try:
-            members = {name: archive.extractfile(name) for name in _names(archive)}
-            facts = _facts(json.loads((members[_FACTS] or io.BytesIO()).read()))
+            members = {member.name: archive.extractfile(member) for member in _members(archive)}
+            facts = _facts(json.loads((members[_FACTS] or io.BytesIO()).read(_MOST_FACTS)))
             data = members[_DATA]
         except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
             raise _no_backup(file, error) from error
@@ -105,7 +107,8 @@ def restore(
         _require_room(data_dir, backend)
         folder = Folder(prepared(data_dir))
         versions = backend.with_name(f"{backend.name}.versions")
-        for name in sorted(members.keys() - {_FACTS, _DATA}):
+        # In the archive's order: to go back in it is to read it again from its beginning.
+        for name in (name for name in members if name not in {_FACTS, _DATA}):
             place = backend if name == _BACKEND else versions / PurePosixPath(name).name
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _put(members[name], place)
@@ -138,13 +141,13 @@ def _no_backup(file: Path, error: Exception) -> ConfigError:
     return ConfigError(file=str(file), path="", found=why, expected="a file made by `microsub backup`")
 
 
-def _names(archive: tarfile.TarFile) -> Iterator[str]:
-    """The names of a backup's members."""
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members of a backup that are its files; others are left out."""
     for member in archive:
         path = PurePosixPath(member.name)
         known = member.name in {_FACTS, _DATA, _BACKEND} or (path.parts[:-1] == (_VERSIONS,) and path.suffix == ".json")
         if known and member.isfile():
-            yield member.name
+            yield member
 
 
 def _require_room(data_dir: Path, backend: Path) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -81,21 +82,27 @@ def brought_files(path: Path) -> Iterator[BroughtFile]:
             raise InvalidRequest(f"{path.name} is too large: expected at most {MOST_BYTES} bytes")
         yield _read(path.name, path.read_bytes())
         return
-    with zipfile.ZipFile(path) as archive:
+    with _of_archive(path.name), zipfile.ZipFile(path) as archive:
         members = [one for one in archive.infolist() if one.filename.endswith((".xml", ".opml", ".json"))]
         if len(members) > MOST_FILES:
             raise InvalidRequest(f"{path.name} has too many files: expected at most {MOST_FILES}")
         room = MOST_BYTES
         for member in sorted(members, key=lambda one: (one.filename.endswith(".json"), one.filename)):
-            try:
-                with archive.open(member) as source:
-                    body = source.read(room + 1)
-            except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
-                raise InvalidRequest(f"{member.filename} in {path.name} can't be read: {error}") from None
+            with _of_archive(f"{member.filename} in {path.name}"), archive.open(member) as source:
+                body = source.read(room + 1)
             room -= len(body)
             if room < 0:
                 raise InvalidRequest(f"{path.name} is too large: expected at most {MOST_BYTES} bytes in all its files")
             yield _read(member.filename, body)
+
+
+@contextmanager
+def _of_archive(name: str) -> Iterator[None]:
+    """Name a corrupt archive, or member of one, in the error. Raises InvalidRequest."""
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+        raise InvalidRequest(f"{name} can't be read: {error}") from None
 
 
 def _read(name: str, body: bytes) -> BroughtFile:

@@ -139,6 +139,7 @@ def archive(**changed: object) -> None:
         ({"strange": 1}, "backup"),
         *(({name: value}, "b.tar.gz") for name, value in (("layout", "8"), ("engine", "newest"), ("engine", 7))),
         *(({"made": value}, "b.tar.gz") for value in (1e300, "yesterday", None)),
+        ({"microsub": "9" * 1_000_000}, "b.tar.gz"),
     ],
 )
 def test_a_backups_facts_are_checked_first(run: Run, changed: dict[str, object], said: str) -> None:

@@ -171,6 +171,11 @@ async def test_an_endless_archive_is_refused(
     damaged.write_bytes(path.read_bytes().replace(b"../../2.json", b"../../7.json", 1))
     with pytest.raises(InvalidRequest, match=r"2\.json in damaged\.zip can't be read"):
         await bring(here, "freshrss", damaged)
+    for number, corrupt in enumerate((b"PK\1\3", b"PK\1\2\0\0\xff")):
+        listing = tmp_path / f"listing{number}.zip"
+        listing.write_bytes(path.read_bytes().replace(b"PK\1\2", corrupt[:4], 1).replace(b"PK\1\2\x14\3\x14", corrupt))
+        with pytest.raises(InvalidRequest, match=rf"listing{number}\.zip can't be read"):
+            await bring(here, "freshrss", listing)
     (tmp_path / "large.json").write_bytes(b" " * 10_001)
     with pytest.raises(InvalidRequest, match=r"large\.json is too large"):
         await bring(here, "freshrss", tmp_path / "large.json")
