@@ -70,6 +70,10 @@ class SweepReport:
         )
 
 
+async def _usually_kept() -> int:
+    return InstanceSettings().keep_per_feed
+
+
 @dataclass(eq=False, repr=False)
 class Sweeping:
     """Sweeps the post store.
@@ -82,7 +86,7 @@ class Sweeping:
     feeds: Feeds
     outputs: OtherReferences
     _: KW_ONLY
-    kept: Callable[[], int] = lambda: InstanceSettings().keep_per_feed
+    kept: Callable[[], Awaitable[int]] = _usually_kept
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self, now: float, dry_run: bool = False) -> SweepReport:
@@ -92,6 +96,7 @@ class Sweeping:
         """
         if await self._is_behind(now):
             return SweepReport(dry_run)
+        kept = await self.kept()
         mark = await garbage.newest_id(self.redis)
         reached = await self._reached(mark)
         report = SweepReport(dry_run, reached=reached.count())
@@ -103,7 +108,7 @@ class Sweeping:
             unwanted = [str(item) for item in dict.fromkeys(old) if item not in reached]
             for start in range(0, len(unwanted), _BATCH):
                 found = await garbage.candidates(self.redis, unwanted[start : start + _BATCH])
-                report = await self._decide([one for one in found if not self._stays(one)], now, report)
+                report = await self._decide([one for one in found if one.rank is None or one.rank >= kept], now, report)
                 await self.pause(_PAUSE)
         hollow = await self._hollow(reached, stored, now, dry_run)
         report = replace(report, hollow=hollow)
@@ -157,9 +162,6 @@ class Sweeping:
         if count and not dry_run:
             log.warning("ids of missing posts were removed from timelines", posts=count)
         return count
-
-    def _stays(self, one: Candidate) -> bool:
-        return one.rank is not None and one.rank < self.kept()
 
     async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
         due = [one for one in unwanted if one.condemned and float(one.condemned) <= now - GRACE]

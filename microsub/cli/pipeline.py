@@ -52,7 +52,6 @@ async def rebuild(settings: Settings, stores: Stores, user: str, channel: str | 
     Example: microsub rebuild alice home
     """
     await server.backend.require_user(settings, stores, user, enabled=True)
-    await stores.effective.instance()
     done = await server.jobs.rebuilding(stores).rebuild(user, channel, time.time())
     for one in done:
         say(_rebuilt(one))

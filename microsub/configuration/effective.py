@@ -7,8 +7,6 @@ seconds; an edit of backend.json reaches every process within that time.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from dataclasses import dataclass, field
 import orjson
 import structlog
 
-from microsub.base.errors import ConfigError, NotFound, StoreDamaged, StoreError, StoreUnavailable
+from microsub.base.errors import ConfigError, NotFound, StoreDamaged, StoreUnavailable
 from microsub.base.ttl_cache import TtlCache
 from microsub.configuration.model import InstanceSettings, UserSettings, decode, encode
 from microsub.model.reader import SAVED
@@ -108,7 +106,6 @@ class EffectiveSettings:
         )
         self._last: AllSettings | None = None
         self._damage: str | None = None
-        self._asking: asyncio.Task[None] | None = None
         self._of_users: tuple[AllSettings, Callable[[str], ChannelSettings]] | None = None
 
     async def everything(self) -> AllSettings:
@@ -118,20 +115,6 @@ class EffectiveSettings:
     async def instance(self) -> InstanceSettings:
         """The instance's settings."""
         return (await self.everything()).instance
-
-    def instance_now(self) -> InstanceSettings:
-        """The instance's settings as last read; the defaults before the first read.
-
-        Doesn't wait: if the answer is old, a new one is fetched in the background.
-        """
-        if not self._all.has("") and (self._asking is None or self._asking.done()):
-            with contextlib.suppress(RuntimeError):  # no event loop
-                self._asking = asyncio.get_running_loop().create_task(self._ask_quietly())
-        return (self._last or AllSettings()).instance
-
-    async def _ask_quietly(self) -> None:
-        with contextlib.suppress(StoreError):
-            await self.everything()
 
     async def of(self, user: str, uid: str) -> ChannelSettings:
         """The settings of one channel, without None; an unknown channel has its user's.

@@ -496,6 +496,11 @@ class InstanceSettings(ChannelSettings):
         object.__setattr__(self, "hosts", {name.lower(): policy for name, policy in self.hosts.items()})
 
 
+async def default_settings() -> InstanceSettings:
+    """The settings of an instance without backend.json, for parts that wait for the current ones."""
+    return InstanceSettings()
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """Declares users, their channels, feeds and settings. ${NAME} in a value stands for an environment variable."""

@@ -105,7 +105,7 @@ class Delivery:
     settings: SettingsOfUsers
     activity: Activity
     backlog: TimelineBacklog
-    limits: Callable[[], DeliverySettings]
+    limits: Callable[[], Awaitable[DeliverySettings]]
     _: KW_ONLY
     delivered: Delivered | None = None
     clock: Callable[[], float] = time.time
@@ -178,7 +178,7 @@ class Delivery:
             await _in_batches(places, replace)
 
     async def _recipients(self, places: Sequence[ChannelKey], now: float) -> Recipients:
-        limits = self.limits()
+        limits = await self.limits()
         if not chooses(limits, len(places)):
             return Recipients(places)
         return recipients(places, await self.activity.last_seen(user for user, _ in places), limits, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ class Rebuilding:
     channels: Channels
     items: Items
     stored: Stream
-    settings: Callable[[], InstanceSettings]
+    settings: Callable[[], Awaitable[InstanceSettings]]
     channel_settings: SettingsOf
 
     async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
@@ -62,7 +62,7 @@ class Rebuilding:
         return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
-        since = oldest(self.settings().delivery, now)
+        since = oldest((await self.settings()).delivery, now)
         left = await left_of(self.redis, user, uid)
         # First the items whose state is known, also those that are too old to be sent.
         await restore_lost(self.redis, self.items, user, uid, now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from microsub.base.plaintext import normalised
@@ -45,7 +45,7 @@ class ListedFeed:
 class Directory:
     """Public feeds: no secret in the URL, and followed by two users or listed by the admin."""
 
-    def __init__(self, feeds: Feeds, settings: Callable[[], InstanceSettings]) -> None:
+    def __init__(self, feeds: Feeds, settings: Callable[[], Awaitable[InstanceSettings]]) -> None:
         self._feeds = feeds
         self._settings = settings
         self._listed: tuple[ListedFeed, ...] = ()
@@ -74,7 +74,7 @@ class Directory:
         return self._listed
 
     async def _read(self) -> tuple[ListedFeed, ...]:
-        declared = {canonical_feed_url(feed.url): feed.name for feed in self._settings().public_feeds}
+        declared = {canonical_feed_url(feed.url): feed.name for feed in (await self._settings()).public_feeds}
         found: dict[str, ListedFeed] = {
             url: _listed(FeedRecord("", url), declared[url], 0) for url in declared if is_public(url)
         }

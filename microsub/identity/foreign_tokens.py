@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -243,7 +243,7 @@ class ForeignTokenCheck:
         self,
         tokens: ForeignTokens,
         vouching: Introspection,
-        settings: Callable[[], IdentitySettings],
+        settings: Callable[[], Awaitable[IdentitySettings]],
         pace: CheckTimes | None = None,
     ) -> None:
         self.tokens = tokens
@@ -319,7 +319,7 @@ class ForeignTokenCheck:
                 return await self._without(credential, known_token.vouched, said, now)
 
     async def _remember(self, credential: Credential, principal: Principal, said: Vouched) -> Grant:
-        settings = self._settings()
+        settings = await self._settings()
         until = said.checked + settings.token_cache
         if said.ends is not None:
             until = min(until, said.ends)
@@ -331,7 +331,8 @@ class ForeignTokenCheck:
 
     async def _without(self, credential: Credential, vouched: Vouched | None, said: NoAnswer, now: float) -> Grant:
         """Handle a provider that couldn't be asked."""
-        until = None if vouched is None else grace_until(vouched, self._settings(), now, self._pace.while_known)
+        settings = await self._settings()
+        until = None if vouched is None else grace_until(vouched, settings, now, self._pace.while_known)
         if vouched is not None and until is not None and await self.tokens.prolong(credential, until):
             _count("grace", credential.user, why=said.detail or said.why)
             return Grant(credential.user, vouched.scopes)

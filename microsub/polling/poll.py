@@ -20,7 +20,7 @@ import structlog
 from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped, QuotaReached, StoreError
 from microsub.base.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.base.urls import host_of, mask_credentials
-from microsub.configuration.model import InstanceSettings
+from microsub.configuration.model import InstanceSettings, default_settings
 from microsub.feeds import NEVER_POLLED, UNANNOUNCED, FeedMoved, answered, describe, held_until
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.formats.feed_links import BETTER_FEEDS, NAMED_IN_HEAD, FeedLink, feeds_by_address
@@ -145,7 +145,7 @@ class Poller:
     parser: ParsePool
     _: KW_ONLY
     mover: Mover | None = None
-    settings: Callable[[], InstanceSettings] = InstanceSettings
+    settings: Callable[[], Awaitable[InstanceSettings]] = default_settings
     clock: Callable[[], float] = time.time
     random: Callable[[], float] = chance
     on_refused: Callable[[PollResult], object] | None = None
@@ -401,7 +401,7 @@ class Poller:
             await self.feeds.update(feed.id, NEVER_POLLED, feed.reading)
             return PollResult(feed.id, "written", None, host_of(feed.url))
         history = history_of(feed, now)
-        policy = poll_policy(self.settings(), feed.url)
+        policy = poll_policy(await self.settings(), feed.url)
         plan = plan_next(history, outcome, now, self.random(), policy)
         is_page = not isinstance(outcome, FeedAnswered)
         move = (

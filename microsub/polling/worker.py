@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -21,7 +21,7 @@ import structlog
 
 from microsub.base.errors import StoreError
 from microsub.base.metrics import HOSTS_IN_FLIGHT
-from microsub.configuration.model import InstanceSettings
+from microsub.configuration.model import InstanceSettings, default_settings
 from microsub.fetch import out_of_descriptors
 from microsub.polling.plan import HostLimits, host_limits
 from microsub.polling.poll import PollResult
@@ -70,7 +70,7 @@ class Turn:
         feeds: Feeds,
         poller: Poller,
         *,
-        settings: Callable[[], InstanceSettings] = InstanceSettings,
+        settings: Callable[[], Awaitable[InstanceSettings]] = default_settings,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._schedule = schedule
@@ -96,10 +96,10 @@ class Turn:
 
         A store error ends the turn and is logged, not raised: the feeds are still due.
         """
-        limits = host_limits(self._settings(), lease.member)
-        pause = limits.interval
-        left = _Left()
+        pause, left = _PAUSE_AFTER_STORE_TROUBLE, _Left()
         try:
+            limits = host_limits(await self._settings(), lease.member)
+            pause = limits.interval
             return await self._poll_due(lease, limits, left)
         except StoreError as error:
             pause = max(pause, _PAUSE_AFTER_STORE_TROUBLE)

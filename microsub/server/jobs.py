@@ -112,15 +112,15 @@ def rebuilding(stores: Stores) -> delivery.Rebuilding:
     """The service that fills timelines from the store."""
     stored = Stream(stores.redis, "stored")
     return delivery.Rebuilding(
-        stores.redis, stores.channels, stores.items, stored, stores.effective.instance_now, stores.effective.of
+        stores.redis, stores.channels, stores.items, stored, stores.effective.instance, stores.effective.of
     )
 
 
 def sweeping(stores: Stores) -> admin.Sweeping:
     """The service that deletes posts to which no timeline refers."""
 
-    def kept() -> int:
-        return stores.effective.instance_now().keep_per_feed or sys.maxsize
+    async def kept() -> int:
+        return (await stores.effective.instance()).keep_per_feed or sys.maxsize
 
     return admin.Sweeping(stores.redis, stores.accounts, stores.feeds, stores.outputs, kept=kept)
 

@@ -23,7 +23,7 @@ from microsub.backend_file import Configuration
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.effective import Status
-from microsub.configuration.model import Registration
+from microsub.configuration.model import IdentitySettings, Registration
 from microsub.discovery import Directory, EnteredAddresses, PickedPosts, Search
 from microsub.fetch import Fetcher
 from microsub.hub import ChannelTopics, TopicChanges, Topics
@@ -169,8 +169,11 @@ class WebParts:
     def verification(self) -> ForeignTokenCheck:
         """The check of tokens of other providers."""
         vouching = Introspection(self.plain, self.profiles, own=self.settings.public_url, private=self._private)
-        effective = self.stores.effective
-        return ForeignTokenCheck(ForeignTokens(self.stores.redis), vouching, lambda: effective.instance_now().identity)
+
+        async def settings() -> IdentitySettings:
+            return (await self.stores.effective.instance()).identity
+
+        return ForeignTokenCheck(ForeignTokens(self.stores.redis), vouching, settings)
 
     @cached_property
     def doctor(self) -> PageDoctor:
@@ -202,7 +205,7 @@ class WebParts:
     @cached_property
     def search(self) -> Search:
         """The search for feeds."""
-        directory = Directory(self.stores.feeds, self.stores.effective.instance_now)
+        directory = Directory(self.stores.feeds, self.stores.effective.instance)
         return Search(self.searching, directory, self.parser)
 
     @cached_property

@@ -13,6 +13,7 @@ from microsub.accounts import Activity
 from microsub.base.errors import NotFound
 from microsub.base.settings import Settings
 from microsub.base.urls import mask_credentials
+from microsub.configuration.model import DeliverySettings
 from microsub.delivery import Completing, Delivered, Delivery, Stages
 from microsub.fetch import Fetching
 from microsub.hub import HubWorker
@@ -71,7 +72,6 @@ async def open_worker(
 
     `on_refused`: see `Poller`. `subscriber` gets the results of polls, `hub_worker` the posts added to timelines.
     """
-    await stores.effective.instance()  # so that even the first poll is planned with the settings, not the defaults
     parser = _parser(settings)
     async with (
         open_caching_fetcher(settings, stores) as fetcher,
@@ -84,7 +84,7 @@ async def open_worker(
         poller = feed_poller(stores, fetcher, parser, filling, ingest(stores, stages.wake), subscriber)
         poller.on_refused = on_refused
         try:
-            turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.effective.instance_now)
+            turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.effective.instance)
             many = _hosts_allowed(settings.fetch_concurrency)
             yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
         finally:
@@ -133,7 +133,7 @@ def feed_poller(
         fetcher,
         parser,
         mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling.deliver_to),
-        settings=stores.effective.instance_now,
+        settings=stores.effective.instance,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,
         on_trouble=trouble.notify,
@@ -176,7 +176,6 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
                     f"nobody follows {mask_credentials(url)}; see 'microsub fetch' for feeds that aren't followed"
                 )
             ids.append(found)
-        await stores.effective.instance()
         now = PollNow(stores.feeds, stores.schedule, worker, others=others, refused=refused)
         reports = (await now.poll(ids or await stores.feeds.all_ids())).values()
         # Formerly followed feeds are kept for their items; "all" doesn't include them.
@@ -185,6 +184,10 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
 
 def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
     """The service that adds posts to timelines; `delivered` is called afterwards."""
+
+    async def limits() -> DeliverySettings:
+        return (await stores.effective.instance()).delivery
+
     return Delivery(
         stores.redis,
         stores.feeds,
@@ -193,7 +196,7 @@ def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
         stores.effective.of_users,
         Activity(stores.redis),
         TimelineBacklog(stores.redis),
-        lambda: stores.effective.instance_now().delivery,
+        limits,
         delivered=delivered,
         clock=stores.clock,
     )

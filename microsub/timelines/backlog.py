@@ -9,7 +9,7 @@ Filling twice, or in two processes at once, is harmless; after a crash the note 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -101,7 +101,7 @@ class CatchUp:
     items: Items
     adder: Adder
     channel_settings: SettingsOf
-    settings: Callable[[], InstanceSettings]
+    settings: Callable[[], Awaitable[InstanceSettings]]
     _: KW_ONLY
     patience: float = PATIENCE
     _running: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
@@ -141,7 +141,7 @@ class CatchUp:
 
     async def _one(self, user: str, waiting: Waiting, now: float) -> None:
         """Add the waiting posts, read after their note: posts that are noted from now on change the note."""
-        since = max(waiting.since, oldest(self.settings().delivery, now))
+        since = max(waiting.since, oldest((await self.settings()).delivery, now))
         ids = await self.items.newest(waiting.feed, MOST_ITEMS, since)
         if ids:
             settings = await self.channel_settings(user, waiting.uid)

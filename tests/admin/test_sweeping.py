@@ -6,12 +6,16 @@ import pytest
 
 from microsub.admin.check.look import look
 from microsub.admin.sweep import GRACE, Sweeping, SweepReport
+from microsub.configuration.effective import EffectiveSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.posts import garbage
 from microsub.posts.values import ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.server import jobs
 from microsub.work import Message, Stream
+from tests.support import later
 from tests.support.polling import World, dated, rss
 from tests.support.redis_wrappers import Between, KilledError, die, once
 from tests.support.web import Publisher
@@ -23,7 +27,7 @@ def sweeping(it: World, kept: int = 0) -> Sweeping:
     async def no_pause(_seconds: float) -> None:
         return None
 
-    return Sweeping(it.redis, it.accounts, it.feeds, it.outputs, kept=lambda: kept, pause=no_pause)
+    return Sweeping(it.redis, it.accounts, it.feeds, it.outputs, kept=later(lambda: kept), pause=no_pause)
 
 
 async def ids_of(it: World) -> list[str]:
@@ -62,6 +66,15 @@ async def much_later(it: World, feed: FeedRecord, days: float) -> None:
 
 async def stored(it: World) -> set[str]:
     return {str(item) async for batch in garbage.stored_ids(it.redis) for item in batch}
+
+
+async def test_the_first_sweep_of_a_process_keeps_what_the_settings_say(it, site):
+    """A command's process has read no settings before; by default, it would keep 300 posts of each feed."""
+    await followed(it, site, 4)
+    await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
+    await it.declared.set_instance(InstanceSettings(keep_per_feed=3))
+    it.effective = EffectiveSettings(it.declared, it.own_settings)
+    assert (await jobs.sweeping(it).run(it.clock(), dry_run=True)).condemned == 1
 
 
 async def test_unreferenced_posts_are_deleted_after_an_hour(it, site):

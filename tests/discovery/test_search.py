@@ -11,7 +11,7 @@ import pytest
 from microsub.base.errors import InvalidRequest, ParserUnavailable
 from microsub.base.urls import mask_credentials
 from microsub.cache import CachingFetcher
-from microsub.configuration.model import FeedConfig, InstanceSettings
+from microsub.configuration.model import FeedConfig, InstanceSettings, default_settings
 from microsub.discovery import search
 from microsub.discovery.directory import Directory
 from microsub.discovery.queries import addresses, profile_in
@@ -256,7 +256,7 @@ async def test_a_handle_leads_to_its_feed(server: World) -> None:
 async def test_private_addresses_are_refused(server: World) -> None:
     """Search and preview refuse them, and the reply reveals nothing about them."""
     fetcher = Fetcher(FetchSettings())
-    searching = Search(CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.parser)
+    searching = Search(CachingFetcher({}, fetcher), Directory(server.feeds, default_settings), server.parser)
     try:
         for host in (
             "127.0.0.1",
@@ -276,7 +276,7 @@ async def test_private_addresses_are_refused(server: World) -> None:
 async def test_a_search_makes_few_requests(server: World) -> None:
     """The page, and nine of home page and usual paths; two URLs for an account; none twice within 5 minutes."""
     server.web.documents[SITE] = NOTHING
-    searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
+    searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, default_settings), server.parser)
     assert (await searching.feeds(SITE, server.now)).feeds == []
     assert len(server.web.asked) == 10
     assert (await searching.feeds("@ann@social.example", server.now)).feeds == []

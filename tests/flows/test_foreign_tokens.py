@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from microsub.configuration.effective import REMEMBERED, EffectiveSettings
 from microsub.configuration.model import IdentitySettings, InstanceSettings
 from microsub.identity import foreign_tokens
 from microsub.model.reader import ALL_SCOPES
@@ -287,6 +288,20 @@ async def test_a_provider_that_lies_gains_nothing(world: TokenServer) -> None:
     world.server.now += 5
     world.site.revoke(late)
     assert await world.status(late) == 401
+
+
+async def test_edited_times_apply_to_the_first_token_of_an_idle_process(world: TokenServer) -> None:
+    """An admin who shortens `token_cache` relies on it: a revoked token ends within that time, also the first one."""
+    server, monotonic = world.server, [0.0]
+    server.effective = EffectiveSettings(server.declared, server.own_settings, clock=lambda: monotonic[0])
+    assert await world.status(world.grant()) == 200
+    monotonic[0] += REMEMBERED
+    await server.declared.set_instance(InstanceSettings(identity=IdentitySettings(token_cache=5)))
+    token = world.grant()
+    assert await world.status(token) == 200
+    world.site.revoke(token)
+    server.now += 6
+    assert await world.status(token) == 401
 
 
 async def test_another_identity_counts_at_once(world: TokenServer) -> None:

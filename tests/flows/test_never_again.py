@@ -24,7 +24,7 @@ from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
 from microsub.server.jobs import rebuilding
 from microsub.timelines.retention import Retention
-from tests.support import examples
+from tests.support import examples, later
 from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations
 from tests.support.polling import World
@@ -172,7 +172,7 @@ class Machine(History):
     def sweep(self, kept: int, twice: bool) -> None:
         for _ in range(1 + twice):
             self.run(
-                Sweeping(self.redis, self.it.accounts, self.it.feeds, self.it.outputs, kept=lambda: kept).run(
+                Sweeping(self.redis, self.it.accounts, self.it.feeds, self.it.outputs, kept=later(lambda: kept)).run(
                     self.it.clock()
                 )
             )
@@ -180,7 +180,7 @@ class Machine(History):
 
     @rule(uid=st.sampled_from((*UIDS, None)))
     def rebuild(self, uid: str | None) -> None:
-        service = replace(rebuilding(self.it), settings=lambda: AGELESS)
+        service = replace(rebuilding(self.it), settings=later(lambda: AGELESS))
         self.run(service.rebuild("alice", uid, self.it.clock()))
         self.run(self.it.stages.run_once())
 

@@ -11,6 +11,7 @@ from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.feeds.events import Event, Events
 from microsub.redis import keys
 from microsub.server.jobs import rebuilding
+from tests.support import later
 from tests.support.invariants import violations
 from tests.support.polling import World, dated, rss
 from tests.support.web import Publisher
@@ -149,7 +150,7 @@ async def test_a_rebuild_brings_nothing_back(it, site):
 
 async def rebuilt(it: World, uid: str | None = "home") -> dict[str, bool]:
     """Rebuild one of Alice's channels, or all for None; the read flag of each post, newest first."""
-    service = replace(rebuilding(it), settings=lambda: AGELESS)
+    service = replace(rebuilding(it), settings=later(lambda: AGELESS))
     await service.rebuild("alice", uid, it.clock())
     await it.stages.run_once()
     return {row.id: row.is_read for row in await it.rows()}

@@ -23,6 +23,7 @@ from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
 from microsub.server.parsers import TASKS
 from microsub.timelines.retention import Retention
+from tests.support import later
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Answer, Publisher, publisher
 
@@ -536,7 +537,7 @@ async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
 
     await it.timelines.mark_read("alice", "home", [row.id for row in await it.rows()], it.clock())
     retention = Retention(it.redis, it.accounts, it.channels, it.items, limits, nobody)
-    sweeping = Sweeping(it.redis, it.accounts, it.feeds, it.outputs, kept=lambda: kept)
+    sweeping = Sweeping(it.redis, it.accounts, it.feeds, it.outputs, kept=later(lambda: kept))
     for _ in range(9):
         it.clock.advance(DAY)
         await it.poll(feed)

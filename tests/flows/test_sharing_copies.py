@@ -12,7 +12,7 @@ import pytest
 from microsub.base.errors import InvalidRequest
 from microsub.cache import CachingFetcher
 from microsub.cache.redis_storage import FeedCopies
-from microsub.configuration.model import InstanceSettings
+from microsub.configuration.model import default_settings
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
 from microsub.redis.protocol import Redis
@@ -34,7 +34,7 @@ class Shared:
         return CachingFetcher(FeedCopies(self.it.redis), self.it.fetcher, keep=HOUR, clock=self.it.clock)
 
     def search(self) -> Search:
-        return Search(self.door(), Directory(self.it.feeds, InstanceSettings), self.it.parser)
+        return Search(self.door(), Directory(self.it.feeds, default_settings), self.it.parser)
 
     async def preview(self, url: str) -> list[str]:
         return [item["name"] for item in await self.search().preview(url, self.it.clock())]

@@ -25,6 +25,7 @@ from microsub.identity.foreign_tokens import (
 )
 from microsub.model.reader import Credential, Grant
 from microsub.redis.protocol import Redis
+from tests.support import later
 from tests.support.posts import NOON as NOW
 from tests.support.waiting import wait_until
 
@@ -74,7 +75,9 @@ class World:
         self.verification = self.process()
 
     def process(self, **pace: Any) -> ForeignTokenCheck:
-        return ForeignTokenCheck(ForeignTokens(self.redis), self.provider, lambda: self.settings, CheckTimes(**pace))
+        return ForeignTokenCheck(
+            ForeignTokens(self.redis), self.provider, later(lambda: self.settings), CheckTimes(**pace)
+        )
 
     async def check(self, now: float = NOW, credential: Credential = TOKEN, address: str = "192.0.2.1") -> Grant:
         return await self.verification.check(credential, "the token", address, now)

@@ -16,6 +16,7 @@ from microsub.redis import keys
 from microsub.server.stores import output_contents, unlimited
 from microsub.timelines.erase import erase_posts
 from tests.outputs.conftest import Publisher
+from tests.support import later
 from tests.support.readers import FEED, OTHER, posts
 
 pytestmark = pytest.mark.fake_too
@@ -234,7 +235,7 @@ async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:
     await alice.add(ids["a"])
     await alice.reader.post(action="timeline", method="remove", channel="home", **{"entry[]": [ids["a"], ids["b"]]})
     server = alice.server
-    sweeping = Sweeping(server.redis, server.accounts, server.feeds, server.outputs, kept=lambda: 0)
+    sweeping = Sweeping(server.redis, server.accounts, server.feeds, server.outputs, kept=later(lambda: 0))
     for _ in range(3):
         await sweeping.run(server.now)
         server.now += 7200

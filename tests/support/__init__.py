@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 THOROUGH = os.environ.get("TEST_MATRIX") == "1"
 """`make test-matrix`: tests that can run on fakeredis, Redis and a Redis Cluster do so, with four times the inputs."""
@@ -27,3 +30,12 @@ def cases(table: str, *names: str) -> list[tuple[Any, ...]]:
     """The cases of a table in `tests/data/tables`, each with the values of these names; None for one that is absent."""
     text = (Path(__file__).resolve().parents[1] / "data" / "tables" / f"{table}.toml").read_text("utf-8")
     return [tuple(case.get(name) for name in names) for case in tomllib.loads(text)["case"]]
+
+
+def later(get: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+    """`get` for a part that waits for the answer."""
+
+    async def answer() -> T:
+        return get()
+
+    return answer

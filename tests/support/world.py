@@ -143,9 +143,6 @@ class WorldSettings(EffectiveSettings):
         found = await super().everything()
         return found if found.instance != InstanceSettings() else replace(found, instance=self._given())
 
-    def instance_now(self) -> InstanceSettings:
-        return self._given()
-
 
 class WorldProcess(Settings):
     """The settings of a process with the address `server.test`."""
@@ -309,7 +306,7 @@ class World(Stores):
         self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
     ) -> Worker:
         lasting: dict[str, Any] = {"lease_seconds": lease_seconds, "clock": self.clock}
-        settings = self.effective.instance_now
+        settings = self.effective.instance
         turn = Turn(self.schedule, self.feeds, poller or self.make_poller(), settings=settings, clock=self.clock)
         parts = (self.schedule, turn, self.presence, self.make_stages())
         return Worker(*parts, hosts_at_once=hosts_at_once, tick=tick, **lasting)

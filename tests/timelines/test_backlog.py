@@ -19,6 +19,7 @@ from microsub.server.stores import output_contents
 from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.views import ReaderViews
+from tests.support import later
 from tests.support.posts import NOON
 from tests.support.readers import Reader, instance, posts
 from tests.support.world import World
@@ -39,7 +40,11 @@ class Deferring:
         it = self.it
         self.backlog, self.activity = TimelineBacklog(it.redis), Activity(it.redis)
         it.delivery = replace(
-            it.delivery, adder=it.timelines, activity=self.activity, backlog=self.backlog, limits=lambda: self.delivery
+            it.delivery,
+            adder=it.timelines,
+            activity=self.activity,
+            backlog=self.backlog,
+            limits=later(lambda: self.delivery),
         )
         self.catch_up = self.filling()
         self.seen = ActivityNotes(self.activity.note)
@@ -50,7 +55,7 @@ class Deferring:
     def filling(self, **more: float) -> CatchUp:
         settings = InstanceSettings(delivery=DeliverySettings(warm_up_days=self.warm_up_days))
         it = self.it
-        return CatchUp(self.backlog, it.items, it.timelines, it.effective.of, lambda: settings, **more)
+        return CatchUp(self.backlog, it.items, it.timelines, it.effective.of, later(lambda: settings), **more)
 
     async def reader(self, name: str, *channels: str) -> Reader:
         reader = await self.it.reader(name, *channels)

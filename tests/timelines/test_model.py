@@ -25,7 +25,7 @@ from microsub.redis.replies import texts
 from microsub.timelines import SavedPosts
 from microsub.timelines.backlog import CatchUp, TimelineBacklog
 from tests.conftest import fake_redis
-from tests.support import THOROUGH, examples
+from tests.support import THOROUGH, examples, later
 from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, OneReader
@@ -181,7 +181,7 @@ class Machine(History):
         now = self.tick()
         limited = AsyncMock(return_value=replace(USUAL, max_items=limit, first_fetch_unread=fresh))
         ageless = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
-        filling = CatchUp(self.backlog, self.world.items, self.world.timelines, limited, lambda: ageless)  # type: ignore[arg-type]
+        filling = CatchUp(self.backlog, self.world.items, self.world.timelines, limited, later(lambda: ageless))  # type: ignore[arg-type]
         assert self.run(filling.fill(ANN, "global", now))
         assert self.run(self.backlog.of(ANN)) == []
         self.model.catch_up(now, limit, fresh)
