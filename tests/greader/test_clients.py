@@ -1,0 +1,155 @@
+"""Whole syncs of native apps: each shows afterwards what the server has, also after changes by other apps."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.accounts import create_app_password
+from tests.support.native_app import NativeApp, numbered, publish_notice
+from tests.support.native_clients import ALL, CLIENTS, READ, STARRED, ConnectionLostError, NativeClient, Readrops
+from tests.support.reader import Reader
+from tests.support.readers import posts
+from tests.support.world import World
+
+FEED = "https://blog.example/feed"
+OTHER = "https://other.example/feed"
+LATE = "https://late.example/feed"
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda one: one.__name__)
+async def client(request: pytest.FixtureRequest, server: World, alice: Reader) -> NativeClient:
+    """An app of Alice, who follows two feeds in two channels, signed in."""
+    names = [f"{number:02}" for number in range(30)]
+    await server.publish(FEED, *posts(*names))
+    await server.publish(OTHER, *posts("z", "y", host="other.example"), title="Another blog")
+    for channel, url in (("home", FEED), ("later", OTHER), ("later", FEED)):
+        await alice.post(action="follow", channel=channel, url=url)
+    await publish_notice(server, alice)
+    ids = await alice.ids("home", limit=100)
+    await alice.post(action="timeline", method="mark_unread", channel="global", **{"entry[]": ids})
+    await alice.post(action="timeline", method="mark_read", channel="global", **{"entry[]": ids[2:5]})
+    await alice.post(action="timeline", method="save", entry=ids[6])
+    password = await create_app_password(server.accounts, alice.name, "An app", server.now)
+    made: NativeClient = request.param(server, alice.name, password)
+    await made.sign_in()
+    return made
+
+
+async def agree(client: NativeClient, app: NativeApp, *, known_only: bool = False) -> None:
+    """The app shows every post with the server's state, each in a feed that it lists; and the server's folders."""
+    everything = await app.ids(ALL)
+    unread, starred = await app.ids(ALL, xt=READ), await app.ids(STARRED)
+    shown = client.posts if not known_only else {one: client.posts[one] for one in client.posts if one in everything}
+    there = [one for one in everything if one in client.posts] if known_only else everything
+    assert set(shown) >= set(there)
+    for one in there:
+        post = shown[one]
+        assert (post.is_read, post.is_starred) == (one not in unread, one in starred), one
+        assert post.feed in client.feeds
+        assert post.title
+    listed = (await app.json("subscription/list"))["subscriptions"]
+    folders = {one["id"]: [category["label"] for category in one["categories"]] for one in listed}
+    assert {name: [feed.folder] if feed.folder else [] for name, feed in client.feeds.items()} == folders
+
+
+async def save(alice: Reader, one: str, method: str = "save") -> None:
+    await alice.post(action="timeline", method=method, entry=str(int(one) - 10**15))
+
+
+async def test_a_first_sync_and_later_ones(server: World, alice: Reader, app: NativeApp, client: NativeClient) -> None:
+    """New posts, a new feed with old posts, marks and stars from elsewhere, and an unfollow that keeps posts."""
+    await client.sync()
+    read_only_unread = isinstance(client, Readrops)
+    """It doesn't read posts that were read before its first sync."""
+    await agree(client, app, known_only=read_only_unread)
+    assert len(client.posts) == (30 if read_only_unread else 33)
+    ids = await app.ids(ALL, xt=READ)
+    server.now += 600
+    await server.publish(FEED, *posts("new", at=server.now))
+    await server.publish(LATE, *posts("w", "v", host="late.example", at=1_000_000_000), title="A late blog")
+    await alice.post(action="follow", channel="home", url=LATE)
+    await alice.post(
+        action="timeline", method="mark_read", channel="global", **{"entry[]": [str(int(ids[0]) - 10**15)]}
+    )
+    await save(alice, ids[1])
+    await client.sync()
+    await agree(client, app, known_only=read_only_unread)
+    fresh = numbered(await alice.ids("home", limit=100))[:1]
+    assert set(client.posts) >= {*fresh, *ids}
+    server.now += 600
+    await alice.post(action="unfollow", channel="later", url=OTHER)
+    await client.sync()
+    await save(alice, ids[1], "unsave")
+    await client.sync()
+    await agree(client, app, known_only=True)
+
+
+async def test_changes_that_were_made_offline(
+    server: World, alice: Reader, app: NativeApp, client: NativeClient
+) -> None:
+    """They reach the server with the next sync, in all channels, and marks from elsewhere stay."""
+    await client.sync()
+    ids = [one for one in await app.ids(ALL, xt=READ) if one in client.posts]
+    client.mark(READ, ids[:10], adds=True)
+    client.mark(READ, ids[:1], adds=False)
+    client.mark(STARRED, ids[3:5], adds=True)
+    starred = await app.ids(STARRED)
+    client.mark(STARRED, starred, adds=False)
+    await alice.post(
+        action="timeline", method="mark_read", channel="later", **{"entry[]": [str(int(ids[12]) - 10**15)]}
+    )
+    await client.sync()
+    assert set(await app.ids(STARRED)) == set(ids[3:5])
+    unread = set(await app.ids(ALL, xt=READ))
+    assert unread.isdisjoint(ids[1:10])
+    assert ids[0] in unread
+    await agree(client, app, known_only=True)
+    assert not set(ids[1:10]) & set(numbered(await alice.ids("home", limit=100, is_read="false")))
+
+
+async def test_feeds_and_folders_that_it_changes(
+    server: World, alice: Reader, app: NativeApp, client: NativeClient
+) -> None:
+    """A followed feed is in the folder that was chosen, and nowhere else; its old posts come with the next sync."""
+    await client.sync()
+    server.now += 60
+    await server.publish(LATE, *posts("w", "v", host="late.example", at=1_000_000_000), title="A late blog")
+    document = b"<rss version='2.0'><channel><title>A late blog</title><item><guid>w</guid></item></channel></rss>"
+    server.web.documents[LATE] = (document, "application/rss+xml")
+    feed = await client.subscribe(LATE, "New ones")
+    await client.sync()
+    await agree(client, app, known_only=True)
+    assert client.feeds[feed].folder == "New ones"
+    assert len([one for one in client.posts.values() if one.feed == feed]) == 2
+    await client.move(feed, "Later")
+    await client.rename(feed, "My name")
+    await client.sync()
+    assert (client.feeds[feed].title, client.feeds[feed].folder) == ("My name", "Later")
+    assert len(numbered(await alice.ids("later", limit=100))) == 34
+    await client.unsubscribe(feed)
+    await client.sync()
+    assert feed not in client.feeds
+
+
+async def test_an_interrupted_sync_is_repeated(
+    server: World, alice: Reader, app: NativeApp, client: NativeClient
+) -> None:
+    """After any number of requests: nothing is lost or marked twice, whatever comes meanwhile."""
+    await client.sync()
+    number = 1
+    while True:
+        server.now += 60
+        await server.publish(FEED, *posts(f"more {number}", at=server.now))
+        ids = [one for one in await app.ids(ALL, xt=READ) if one in client.posts]
+        client.mark(READ, ids[:1], adds=True)
+        client.lose_after = number
+        try:
+            await client.sync()
+        except ConnectionLostError:
+            client.lose_after = None
+            await client.sync()
+            await agree(client, app, known_only=isinstance(client, Readrops))
+            number += 1
+        else:
+            break
+    assert number > 3
