@@ -41,6 +41,7 @@ _SECTIONS = {
         "parse": "microsub.cli.feeds:parse",
         "fetch": "microsub.cli.feeds:fetch",
         "poll": "microsub.cli.feeds:poll",
+        "post": "microsub.cli.feeds:post",
         "push": "microsub.cli.push:push",
     },
     "Look after": {
@@ -49,6 +50,7 @@ _SECTIONS = {
         "backup": "microsub.cli.upkeep:backup",
         "restore": "microsub.cli.upkeep:restore",
         "cleanup": "microsub.cli.feeds:cleanup",
+        "pack": "microsub.cli.upkeep:pack",
         "rebuild": "microsub.cli.pipeline:rebuild",
         "search": "microsub.cli.search:search",
         "deadletter": "microsub.cli.pipeline:deadletter",

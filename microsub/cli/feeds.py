@@ -1,4 +1,4 @@
-"""`microsub fetch`, `parse`, `feed`, `poll` and `cleanup`: commands on feeds and posts."""
+"""`microsub fetch`, `parse`, `feed`, `poll`, `post` and `cleanup`: commands on feeds and posts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import orjson
 
 from microsub import server
 from microsub.base.errors import FetchError, MicrosubError, ParseError, private_hint
@@ -406,3 +407,21 @@ async def cleanup(settings: Settings, stores: Stores, dry_run: bool, as_json: bo
         return
     say(timelines.as_text())
     say(posts.as_text())
+
+
+@click.command(cls=Command)
+@click.argument("id")
+@on_stores()
+async def post(settings: Settings, stores: Stores, id: str) -> None:
+    """Print the post with that ID as JSON.
+
+    This is what reader apps receive, without the reader's own state. In Redis it is packed: the field `Data` of the
+    key `item:ID`.
+    """
+    (data,) = await stores.items.data([id])
+    if data is None:
+        fail(f"there is no post {id}")
+    try:
+        print_json(orjson.loads(data))
+    except ValueError:
+        fail(f"the post {id} is corrupt")

@@ -1,4 +1,4 @@
-"""`microsub backup`, `restore` and `check`: backups, and checks of the invariants."""
+"""`microsub backup`, `restore`, `check` and `pack`: backups, checks of the invariants, and packing of posts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from microsub.cli.options import (
     json_flag,
     on_stores,
     print_report,
+    run,
     say,
     settings_flags,
 )
 
 if TYPE_CHECKING:
     from microsub.admin import Facts
+    from microsub.posts import RepackingReport
     from microsub.server.stores import Stores
 
 
@@ -102,3 +104,28 @@ async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool)
     print_report(report, as_json=as_json)
     if not report.is_clean:
         sys.exit(FAILED)
+
+
+@click.command(cls=Command)
+@click.option("--dry-run", is_flag=True, help="Only print what would be packed. Nothing is changed or migrated.")
+@json_flag
+@settings_flags(*STORE_FLAGS)
+def pack(settings: Settings, dry_run: bool, as_json: bool) -> None:
+    """Pack the posts of an earlier version now.
+
+    Packed posts take a third of the memory. New posts are packed when they are stored, and workers pack those that an
+    earlier version stored, with pauses: this command does it now and prints the result. The server can keep running.
+    With --dry-run the data may still be that of the earlier version, and stays so; of many posts, some are looked at.
+
+    Example: microsub pack --dry-run
+    """
+    from microsub.posts import Repacking
+    from microsub.redis.migrations import PACKED
+    from microsub.server.stores import open_stores
+
+    async def work() -> RepackingReport:
+        async with open_stores(settings, writes=not dry_run, oldest=PACKED - 1) as stores:
+            found = Repacking(stores.redis)
+            return await (found.foresee() if dry_run else found.run())
+
+    print_report(run(work()), as_json=as_json)

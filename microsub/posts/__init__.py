@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from microsub.posts.imported import COPY, Imported
     from microsub.posts.ingest import Ingest, Ingested, LookUpLeft, OwnRoom, PostWriter, look_ups_of
     from microsub.posts.items import AWAY, PIECE, Items, within
+    from microsub.posts.repacking import Repacking, RepackingReport
     from microsub.posts.values import (
         BY_USER,
         OWN,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from microsub.formats.wire import identified
+from microsub.posts.packing import packed
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
@@ -85,7 +86,7 @@ class Imported:
                 "updated": score_text(now),
                 "author": post.author,
                 "link": post.link,
-                "Data": identified(post.wire, item_id, feed_id),
+                "Data": packed(identified(post.wire, item_id, feed_id)),
                 **({COPY: "1"} if feed_id else {}),
             }
             commands.append(("HSET", keys.item(item_id), *(part for pair in fields.items() for part in pair)))

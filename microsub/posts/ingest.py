@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +29,7 @@ from microsub.posts import duplicates
 from microsub.posts.garbage import listed_again
 from microsub.posts.guid_changes import changed_guids, window
 from microsub.posts.items import Items
+from microsub.posts.packing import packed
 from microsub.posts.values import (
     ANY,
     FORMER_GUID,
@@ -363,7 +365,7 @@ class PostWriter:
         stay."""
         if not edited:
             return []
-        before = await self._redis.pipeline([("HGET", keys.item(old.id), "Data") for old, _ in edited])
+        before = [data or b"" for data in await self._items.data([old.id for old, _ in edited])]
         calls = []
         changed = []
         for (old, candidate), data in zip(edited, before, strict=True):
@@ -375,7 +377,7 @@ class PostWriter:
             calls.append((_UPDATE, [keys.item(old.id)], ["change", version, "", *_flat(fields)]))
         written = await self._redis.scripts(calls)
         updated = [
-            replace(_edited(old, candidate, version, names), growth=len(candidate.wire) - len(data or b""))
+            replace(_edited(old, candidate, version, names), growth=len(candidate.wire) - len(data))
             for (old, candidate), names, data, was_written in zip(edited, changed, before, written, strict=True)
             if was_written
         ]
@@ -636,7 +638,7 @@ def _changing(
         "updated": score_text(now),
         "author": candidate.author,
         "link": candidate.link,
-        "Data": identified(wire, item_id, feed.id),
+        "Data": packed(identified(wire, item_id, feed.id)),
         "incomplete": "1" if candidate.incomplete else "",
     }
     if version:
@@ -653,9 +655,11 @@ def _edited(old: _Known, candidate: ItemToStore, note: str, changed: tuple[str, 
     return WrittenItem(old.id, candidate.written_guid, candidate.incomplete, author_changed, changed, note, by_feed)
 
 
-def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:
-    """The properties that differ between two JSON objects, except ids."""
-    old, new = orjson.loads(before or b"{}"), orjson.loads(after)
+def _differences(before: bytes, after: bytes) -> tuple[str, ...]:
+    """The properties that differ between two JSON objects, except ids; all of `after` if `before` is none."""
+    old, new = dict[str, object](), orjson.loads(after)
+    with suppress(ValueError):
+        old = orjson.loads(before)
     names = (old.keys() | new.keys()) - {"_id", "_source"}
     return tuple(sorted(name for name in names if old.get(name) != new.get(name)))
 

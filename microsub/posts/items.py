@@ -12,6 +12,7 @@ from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
 from microsub.posts.garbage import spare
 from microsub.posts.guid_changes import has_post_of
+from microsub.posts.packing import packed, unpacked
 from microsub.posts.values import ANY, BY_USER, FORMER_GUID, WRITTEN_GUID, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
@@ -57,11 +58,11 @@ class Items:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     async def complete(self, item_id: str, version: str, digest: str, fields: Mapping[str, Arg]) -> bool:
-        """Write the results of look-ups for the version of an item with that hash. Idempotent.
+        """Write the results of look-ups, with `Data` as JSON, for the version of an item with that hash. Idempotent.
 
         False if the item has another hash now, or no longer exists.
         """
-        args = [part for pair in fields.items() for part in pair]
+        args = [part for name, value in fields.items() for part in (name, _stored(name, value))]
         return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], ["complete", version, digest, *args]))
 
     async def note(self, fields: Mapping[str, Mapping[str, Arg]]) -> None:
@@ -206,10 +207,7 @@ class Items:
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
         """The wire JSON of these items, without per-user fields; None for missing ones. One round trip."""
-        found: list[bytes | None] = await self._redis.pipeline(
-            [("HGET", keys.item(item_id), "Data") for item_id in ids]
-        )
-        return found
+        return [data for (data,) in await self.fields(ids, ("Data",))]
 
     async def data_up_to(
         self, ids: Sequence[str], most: int, *, within_reach: bool = False
@@ -222,7 +220,7 @@ class Items:
             return []
         asked = self._redis.scripts([(_DATA, [keys.item(item_id)], [most]) for item_id in ids])
         replies = await reached(asked) if within_reach else await asked
-        return [AWAY if isinstance(reply, StoreUnavailable) else reply for reply in replies]
+        return [_read(item_id, reply) for item_id, reply in zip(ids, replies, strict=True)]
 
     async def pieces(self, ids: Sequence[str]) -> AsyncIterator[dict[str, bytes]]:
         """The `data` of those of the items that are stored, in any order, a few megabytes at a time."""
@@ -238,11 +236,16 @@ class Items:
 
     async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
         """The sizes in bytes of these items' `data`, or another field; 0 for missing items. One round trip."""
-        found: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), name) for item_id in ids])
-        return found
+        if name == "Data":
+            found: list[int | None] = await self._redis.scripts(
+                [(_DATA, [keys.item(item_id)], [-1]) for item_id in ids]
+            )
+            return [size or 0 for size in found]
+        sizes: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), name) for item_id in ids])
+        return sizes
 
     async def get(self, item_id: str) -> dict[str, str] | None:
-        """All fields of an item, as they were saved; None for a missing item."""
+        """All fields of an item, `Data` as JSON; None for a missing item."""
         return (await self.get_many([item_id]))[0]
 
     async def get_many(self, ids: Sequence[str]) -> list[dict[str, str] | None]:
@@ -253,7 +256,11 @@ class Items:
     async def raw(self, ids: Sequence[str]) -> list[dict[bytes, bytes]]:
         """All fields of several items as bytes, in their order; none for a missing item. One round trip."""
         replies = await self._redis.pipeline([("HGETALL", keys.item(item_id)) for item_id in ids])
-        return [dict(zip(row[::2], row[1::2], strict=True)) for row in replies]
+        rows: list[dict[bytes, bytes]] = [dict(zip(row[::2], row[1::2], strict=True)) for row in replies]
+        for item_id, row in zip(ids, rows, strict=True):
+            if b"Data" in row:
+                row[b"Data"] = unpacked(row[b"Data"], item_id)
+        return rows
 
     async def id_of(self, feed_id: str, guid: str) -> str | None:
         """The item of that guid in the feed, which may be deleted; None for a guid that the feed never had."""
@@ -288,8 +295,16 @@ class Items:
         return {item_id for item_id, rank in zip(ids, ranks, strict=True) if rank is not None}
 
     async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
-        """Some fields of some items, row by row. One round trip."""
-        return await self._redis.pipeline([("HMGET", keys.item(item_id), *names) for item_id in ids])
+        """Some fields of some items, row by row, `Data` as JSON. One round trip."""
+        rows: list[list[bytes | None]] = await self._redis.pipeline(
+            [("HMGET", keys.item(item_id), *names) for item_id in ids]
+        )
+        if "Data" in names:
+            at = names.index("Data")
+            for item_id, row in zip(ids, rows, strict=True):
+                if (stored := row[at]) is not None:
+                    row[at] = unpacked(stored, item_id)
+        return rows
 
     async def _sources(self, feed_ids: Iterable[str]) -> dict[str, _Source]:
         """The sources of posts from these feeds."""
@@ -307,6 +322,18 @@ def within(sizes: Iterable[int], most: int) -> int:
             break
         count += 1
     return count
+
+
+def _stored(name: str, value: Arg) -> Arg:
+    """The value of a field in the form in which it is stored."""
+    return packed(value) if name == "Data" and isinstance(value, bytes) else value
+
+
+def _read(item_id: str, reply: bytes | int | StoreUnavailable | None) -> bytes | int | None:
+    """A reply to `item_data`, with the JSON of a packed post."""
+    if isinstance(reply, StoreUnavailable):
+        return AWAY
+    return unpacked(reply, item_id) if isinstance(reply, bytes) else reply
 
 
 def _asking_source(feed_id: str) -> Command:

@@ -64,13 +64,16 @@ address = key("meta:address")
 image_secret = key("meta:images")
 """String: a random secret that signs the addresses of pictures. Permanent. `reader.reading.images`."""
 
+packing = key("meta:packing")
+"""String: the next item id to be packed. Permanent while there are posts of layout 8. `posts.repacking`."""
+
 push_key = key("meta:webpush")
 """String: the private key that identifies this server to push services (RFC 8292). Permanent. `webpush.devices`."""
 
 lease = key_of("lease:<what>")
 """String: token of the process that holds the lease on `migration`, `config` (applying backend.json), `saving:<feed>`,
-`copy:<SHA-256 of a URL>` (fetching that URL) or `foreign:<user>:<digest>` (asking the provider about that token), or of
-the process that did `upkeep:<part>` last. Lifetime: the lease. `redis.lease`.
+`copy:<SHA-256 of a URL>` (fetching that URL) or `foreign:<user>:<digest>` (asking the provider about that token),
+or `packing` (posts of layout 8), or of the process that did `upkeep:<part>` last. Lifetime: the lease. `redis.lease`.
 """
 
 due = key_of_two("due:<what>:<shard>")
@@ -160,12 +163,13 @@ surveyed_holds = key("survey:holds")
 ITEM_PREFIX = "item:"
 
 item = key_of("item:<item_id>")
-"""Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (if it differs), `former_guid` (the guid
-before it, if the publisher changed it), `hash`, `version`, `confirmed`, `untold` (version of an edit that isn't
-announced yet), `score`, `updated`, `discovered`, `author`, `link`, `twin` (the identity it shares with duplicates),
-`twin_at` (Unix time of its last registration), `incomplete`, `asked`, `own` (digest of what the post itself says),
-`condemned`, `was` (duplicates in feeds that have become this one), `by_user` (its user wrote it with an app), and the
-fields that a program saved. Permanent, deleted when no timeline or output feed refers to it any more. `posts.items`.
+"""Hash: `ID`, `Published`, `Data` (wire JSON, packed unless it is short; `microsub post ID` prints it), `feed`, `guid`,
+`written_guid` (if it differs), `former_guid` (the guid before it, if the publisher changed it), `hash`, `version`,
+`confirmed`, `untold` (version of an edit that isn't announced yet), `score`, `updated`, `discovered`, `author`, `link`,
+`twin` (the identity it shares with duplicates), `twin_at` (Unix time of its last registration), `incomplete`, `asked`,
+`own` (digest of what the post itself says), `condemned`, `was` (duplicates in feeds that have become this one),
+`by_user` (its user wrote it with an app), and the fields that a program saved. Permanent, deleted when no timeline or
+output feed refers to it any more. `posts.items`.
 """
 
 duplicates = key_of("twins:<identity>")

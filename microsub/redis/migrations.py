@@ -15,8 +15,11 @@ from microsub.redis import keys
 from microsub.redis.lease import Lease
 from microsub.redis.protocol import Redis
 
-VERSION = 8
+VERSION = 9
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
+
+PACKED = 9
+"""From this layout on, posts are packed (`posts.packing`), with dictionary 1."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -28,7 +31,13 @@ Step = Callable[[Redis], Awaitable[None]]
 _JOB = "migration"
 _LAYOUT = re.compile(rb"[1-9]\d{0,8}")
 
-STEPS: Mapping[int, Step] = {}
+
+async def _pack_posts(redis: Redis) -> None:
+    """Note that there may be plain posts, which upkeep packs. They can be read as they are."""
+    await redis.command("SET", keys.packing(), 1, "NX")
+
+
+STEPS: Mapping[int, Step] = {PACKED: _pack_posts}
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 
 
@@ -58,11 +67,13 @@ async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, S
     return found
 
 
-async def check_layout(redis: Redis) -> int:
-    """The layout of the data, 0 for an empty database. Raises SchemaMismatch unless it is the current one."""
+async def check_layout(redis: Redis, oldest: int = VERSION) -> int:
+    """The layout of the data, 0 for an empty database. Raises SchemaMismatch unless it is the current one, or at least
+    `oldest`.
+    """
     found = await schema_version(redis)
     require_layout(found)
-    if 0 < found < VERSION:
+    if 0 < found < oldest:
         raise SchemaMismatch(f"the data has layout {found}: start the server first, which migrates it to {VERSION}")
     return found
 

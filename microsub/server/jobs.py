@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub import admin, delivery, polling, post_store, search, timelines, websub
+from microsub import admin, delivery, polling, post_store, posts, search, timelines, websub
 from microsub.base.errors import StoreError
 from microsub.base.settings import Settings
 from microsub.configuration.document import check
@@ -100,6 +100,11 @@ def post_bytes(stores: Stores) -> admin.PostBytes:
     """The service that corrects users' shares of the bytes of posts."""
     parts = (stores.channels, stores.items, stores.outputs, stores.room)
     return admin.PostBytes(stores.redis, stores.accounts, stores.feeds, *parts)
+
+
+def repacking(stores: Stores) -> posts.Repacking:
+    """The service that packs posts of an earlier layout."""
+    return posts.Repacking(stores.redis)
 
 
 def store_of_posts(stores: Stores) -> post_store.PostStore:

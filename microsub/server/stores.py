@@ -22,7 +22,7 @@ from microsub.model.settings import OwnChannelSettings
 from microsub.redis.connect import connect, doubts
 from microsub.redis.embedded.datafolder import require_data
 from microsub.redis.embedded.server import Watch, start_embedded, watched
-from microsub.redis.migrations import check_layout, migrate
+from microsub.redis.migrations import VERSION, check_layout, migrate
 from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
 from microsub.web.paths import HUB
@@ -137,11 +137,13 @@ class Stores:
 
 
 @contextlib.asynccontextmanager
-async def open_stores(settings: Settings, *, create: bool = False, writes: bool = True) -> AsyncIterator[Stores]:
+async def open_stores(
+    settings: Settings, *, create: bool = False, writes: bool = True, oldest: int = VERSION
+) -> AsyncIterator[Stores]:
     """Connect to Redis, by default the embedded one, and migrate its data to the current layout.
 
     With `create`, a missing data folder is created, as for the processes of a server; without it, the data must exist.
-    Without `writes`, nothing is migrated: data of an older layout raises SchemaMismatch.
+    Without `writes`, nothing is migrated: data of a layout before `oldest` raises SchemaMismatch.
     Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound if there is no data.
     """
     if settings.embedded and not create:
@@ -160,7 +162,7 @@ async def open_stores(settings: Settings, *, create: bool = False, writes: bool 
         watch = Watch()
         if embedded is not None:
             watch = await stack.enter_async_context(watched(embedded, failed=tell_failure))
-        await (migrate if writes else check_layout)(redis)
+        await (migrate(redis) if writes else check_layout(redis, oldest))
         yield Stores(redis, url, where, watch)
 
 

@@ -23,7 +23,17 @@ from microsub.reader import FOLDERS
 from microsub.redis.lease import take_turn
 from microsub.search import IndexFolder, IndexReader, PostSearch
 from microsub.server.fetching import open_fetcher
-from microsub.server.jobs import can_search, figures, follow_repair, follower, post_bytes, retention, survey, sweeping
+from microsub.server.jobs import (
+    can_search,
+    figures,
+    follow_repair,
+    follower,
+    post_bytes,
+    repacking,
+    retention,
+    survey,
+    sweeping,
+)
 from microsub.server.parsers import TASKS
 from microsub.server.parts import hub_topics
 from microsub.server.poller import open_worker
@@ -191,6 +201,7 @@ def upkeep(
         "mentions": verifier.run(),
         "devices": device_messages.run_forever(pace),
         "mutes": run_periodically(stores.rules.lift_ended, "mutes", pace),
+        "packing": run_periodically(repacking(stores).run, "packing", pace),
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.formats.wire import not_ahead
-from microsub.posts import PIECE, Items, within
+from microsub.posts import AWAY, PIECE, Items, within
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 
@@ -65,7 +65,7 @@ class ItemCache:
         self._listening = False
 
     async def get(self, ids: Sequence[str], *, within_reach: bool = False) -> list[bytes | None]:
-        """The wire JSON of these items without its opening brace, None if an item no longer exists.
+        """The wire JSON of these items without its opening brace, None if an item no longer exists or is corrupt.
 
         Of items that are large together, only the first ones, up to `PIECE`. At most one round trip, none if all are
         cached, and another one for large items. `within_reach`: `AWAY` for items that can't be read now because their
@@ -125,7 +125,7 @@ class ItemCache:
         try:
             found = await self._items.data_up_to(missing, most, within_reach=within_reach)
             now = self._now()
-            values = [not_ahead(data, now)[1:] if isinstance(data, bytes) else data for data in found]
+            values = [_opened(data, now) if isinstance(data, bytes) else data for data in found]
         finally:
             self._reads.discard(read)
         if not read.all_stale:
@@ -147,3 +147,11 @@ class ItemCache:
         self._kept.clear()
         for read in self._reads:
             read.all_stale = True
+
+
+def _opened(data: bytes, now: float) -> bytes | None:
+    """An item without its opening brace, and not later than `now`; None for what can't be unpacked, which is no JSON.
+
+    `AWAY` stays what it is.
+    """
+    return not_ahead(data, now)[1:] if data[:1] in {b"{", AWAY} else None

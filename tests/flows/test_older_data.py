@@ -26,13 +26,15 @@ OUTPUT = "/feeds/alice.I4lX7OMPtGScZ77CugtRvAmIr00fMPg8.json"
 
 async def test_the_data_of_layout_8_is_served(tmp_path: Path) -> None:
     """Channels, settings, posts, read state, rules, output feeds, tokens and passwords are there; the check finds
-    nothing.
+    nothing. Its posts are packed while they are read, and a dry run before said what that frees.
     """
     (tmp_path / "data").mkdir(mode=0o700)
     shutil.copy(WRITTEN / "appendonly.aof", tmp_path / "data")
     backend = (WRITTEN / "backend.json").read_text("utf-8")
     async with installation(tmp_path, {}) as installed:
         installed.write(backend)
+        (said,) = await installed.run_each("pack --dry-run --json")
+        foreseen = json.loads(said)
         url = await installed.serve("web")
         async with reader(url, TOKEN) as alice:
             channels = await alice.channels()
@@ -44,6 +46,11 @@ async def test_the_data_of_layout_8_is_served(tmp_path: Path) -> None:
                 "saved": ("Saved", 0),
             }
             items = await alice.timeline("home")
+            packed, shown = map(json.loads, await installed.run_each("pack --json", f"post {items[0]['_id']}"))
+            assert packed["posts"] == foreseen["posts"] >= 4
+            assert 0 < packed["freed"] == foreseen["freed"]
+            assert await alice.timeline("home") == items
+            assert shown == {name: value for name, value in items[0].items() if name not in {"_is_read", "_channel"}}
             assert {one["name"]: one["_is_read"] for one in items} == {
                 "Post 7": False,
                 "Post 6": False,

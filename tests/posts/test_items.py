@@ -18,6 +18,7 @@ from tests.support.redis_wrappers import Between, CountingRedis, KilledError, Wr
 pytestmark = pytest.mark.fake_too
 
 BLOG = "https://blog.example/atom"
+MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 @pytest.fixture
@@ -51,6 +52,74 @@ async def test_many_posts_are_read_in_pieces(items, writer, feed, redis, monkeyp
     )
     assert sorted(len(piece) for piece in pieces) == [1, 1, 2]
     assert max(sum(map(len, piece.values())) for piece in pieces if len(piece) > 1) < 100_000
+
+
+async def test_packed_and_plain_posts_are_read_alike(items, writer, feed, redis):
+    """All ways to read a post return its JSON, and the size of that, whether it is packed or not."""
+    texts = {"a": "word " * 50, "b": "x" * 20_000, "c": "Müßiggang " * 10}
+    new = (await writer.write(feed, [candidate(name, text=text) for name, text in texts.items()], NOON)).new
+    ids = [item.id for item in new]
+    stored = await redis.pipeline([("HGET", keys.item(one), "Data") for one in ids])
+
+    async def read() -> list[object]:
+        up_to = [await items.data_up_to([*ids, "999"], most) for most in (0, 16 * 1024, 10**6)]
+        pieces = [piece async for piece in items.pieces([*ids, "999"])]
+        some = await items.fields(ids, ("ID", "Data", "score"))
+        return [
+            await items.data([*ids, "999"]),
+            *up_to,
+            {key: value for piece in pieces for key, value in piece.items()},
+            await items.sizes([*ids, "999"]),
+            await items.sizes(ids, "link"),
+            some,
+            await items.get_many([*ids, "999"]),
+            await items.raw([*ids, "999"]),
+        ]
+
+    packed = await read()
+    data = await items.data(ids)
+    assert [text in one.decode() for text, one in zip(texts.values(), data, strict=True)] == [True] * 3
+    assert packed[5] == [*map(len, data), 0]
+    assert all(len(one) < len(plain) / 2 for one, plain in zip(stored, data, strict=True))
+    await redis.pipeline([("HSET", keys.item(one), "Data", plain) for one, plain in zip(ids, data, strict=True)])
+    assert await read() == packed
+
+
+async def test_the_results_of_a_look_up_are_packed_too(items, writer, feed, redis):
+    """They replace the whole JSON."""
+    (new,) = (await writer.write(feed, [candidate("one")], NOON)).new
+    ((digest,),) = await items.fields([new.id], ("hash",))
+    data = b'{"type":"entry","name":"%b"}' % (b"again and " * 30)
+    assert await items.complete(new.id, "", digest.decode(), {"Data": data})
+    assert await items.data([new.id]) == [data]
+    assert len(await redis.command("HGET", keys.item(new.id), "Data")) < len(data) / 2
+
+
+async def test_an_edit_replaces_a_corrupt_packed_post(items, writer, feed, redis):
+    """Nobody can read what was there."""
+    (new,) = (await writer.write(feed, [candidate("one")], NOON)).new
+    frame = await redis.command("HGET", keys.item(new.id), "Data")
+    await redis.command("HSET", keys.item(new.id), "Data", frame[:-9])
+    (edited,) = (await writer.write(feed, [candidate("one", text="edited")], NOON + 1)).updated
+    assert edited.id == new.id
+    assert b"edited" in (await items.data([new.id]))[0]
+
+
+async def test_a_hostile_size_in_a_header_is_only_a_number(items, redis):
+    """Sizes are read from headers of any bytes, cut ones too; unpacking has its own limit."""
+    frames = {
+        b"": 0,
+        b"{": 1,
+        MAGIC: 0,
+        MAGIC + b"\x20\x07": 7,
+        MAGIC + b"\x21\x01\x07rest": 7,
+        MAGIC + b"\x40\x99\x07\x01": 256 + 7 + 256,
+        MAGIC + b"\xa3\0\0\0\0\x07\x01\0\0": 7 + 256,
+        MAGIC + b"\xe1\x01" + b"\xff" * 8: 2**31,
+    }
+    for number, data in enumerate(frames):
+        await redis.command("HSET", keys.item(str(number)), "Data", data, "score", 1)
+    assert await items.sizes(list(map(str, range(len(frames))))) == [*frames.values()]
 
 
 async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):

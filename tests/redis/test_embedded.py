@@ -119,6 +119,19 @@ def test_its_memory_has_a_limit(data_dir, tmp_path, monkeypatch):
     assert server.stop()
 
 
+def test_it_keeps_a_post_in_one_piece(data_dir):
+    """A packed post takes half the memory of a table. Large hashes are tables, so that a look-up takes no time."""
+    server = start_embedded(data_dir)
+    with client(server) as redis:
+        redis.hset("item:1", mapping={"ID": "1", "Data": "x" * 4000, "link": "https://blog.example/" + "p" * 80})
+        redis.hset("guids", mapping={str(number): "1" for number in range(200)})
+        assert [redis.object("encoding", key) for key in ("item:1", "guids")] in (
+            [b"listpack", b"hashtable"],
+            [b"ziplist", b"hashtable"],
+        )
+    assert server.stop()
+
+
 def test_many_processes_at_once_start_one_server(data_dir):
     """The lock file lets one process start the server; the others wait and adopt it."""
     processes = [in_process(ATTACH, data_dir) for _ in range(3)]

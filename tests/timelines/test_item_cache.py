@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from microsub.posts.items import Items
+from microsub.posts.packing import packed
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 from microsub.timelines.item_cache import UNTRACKED_LIFE, ItemCache
@@ -123,6 +124,17 @@ async def tracked(real_redis, redis_url):
     await wait_until(lambda: cache._flush_at is None)
     yield cache
     await cache.aclose()
+
+
+async def test_a_corrupt_packed_post_is_left_out(real_redis):
+    """It would break the page of which it is a part. The next edit replaces it."""
+    frame = packed(b'{"name":"%b"}' % (b"one " * 99))
+    posts = {"1": b'{"n":1}', "2": frame[:-5], "3": packed(b'{"n":3}'), "4": frame}
+    await real_redis.pipeline([("HSET", keys.item(one), "Data", data) for one, data in posts.items()])
+    cache = ItemCache(Items(real_redis), None, 100_000)
+    found = await cache.get([*posts])
+    assert found == [b'"n":1}', None, b'"n":3}', b'"name":"%b"}' % (b"one " * 99)]
+    assert await cache.get([*posts]) == found
 
 
 async def kill_tracking_connection(redis) -> bool:
