@@ -37,6 +37,7 @@ REAL = 150
 SPACING = 60
 """Seconds between two items."""
 ITEM_BYTES = 1_800
+_LETTERS = "eeeeeetttttaaaaooooiiinnnsssrrrhhdllucmfywgpbvk"
 MOST_MARKED = 100_000
 CHUNK = 5_000
 
@@ -79,7 +80,8 @@ def entry(number: int, published: float) -> Entry:
     """A generated post whose wire form has about `ITEM_BYTES`: an article with a picture and some categories."""
     chance = random.Random(number)
     words = ["margin", "kettle", "lathe", "harbour", "ladder", "orrery", "fog", "chard", "brass", "gauge"]
-    text = " ".join(chance.choice(words) for _ in range(84))
+    # Packed as small as real posts: few words occur often, and many once.
+    text = " ".join(chance.choice(words) if chance.random() < 0.2 else _word(chance) for _ in range(84))
     link = f"https://blog.example/posts/{number}"
     return Entry(
         post_type="article",
@@ -94,6 +96,10 @@ def entry(number: int, published: float) -> Entry:
         category=("roof garden", "weather", chance.choice(words)),
         photo=(f"https://blog.example/media/{number}.jpg",),
     )
+
+
+def _word(chance: random.Random) -> str:
+    return "".join(chance.choice(_LETTERS) for _ in range(chance.randint(4, 8)))
 
 
 async def fill(redis: Redis, size: int, now: float) -> Shelf:

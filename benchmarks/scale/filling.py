@@ -55,7 +55,7 @@ class FeedThere:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Population:
-    """The loaded data. `counts`: followers by rank; `follows`: ranks by user; `json`: bytes of a post's JSON."""
+    """The loaded data. `counts`: followers by rank; `follows`: ranks by user; `json`: bytes of a post's packed JSON."""
 
     size: Size
     now: float
@@ -161,8 +161,9 @@ async def posts(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> Non
         return replace(feed, ids=tuple(item.id for item in stored), scores=scores)
 
     there.feeds[:] = await _all(one, there.size.feeds, at_once)
-    sample = await store.data([item for feed in there.feeds[:: max(1, there.size.feeds // 100)] for item in feed.ids])
-    there.json.append(round(sum(len(data or b"") for data in sample) / len(sample)))
+    sample = [item for feed in there.feeds[:: max(1, there.size.feeds // 100)] for item in feed.ids]
+    stored = await redis.pipeline([("HSTRLEN", keys.item(item), "Data") for item in sample])
+    there.json.append(round(sum(stored) / len(sample)))
 
 
 def subscriptions(bulk: Bulk, there: Population) -> None:

@@ -33,6 +33,8 @@ AWAY = b""
 
 PIECE = 4 * 1024 * 1024
 """Bytes of posts that are read at once; a page of large ones ends there. At least one is read."""
+_AT_ONCE = 50
+"""Posts that one script reads: Redis answers others between two."""
 _SHORT = 16 * 1024
 """Bytes of a post that is read without asking for its size."""
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS, BY_USER)
@@ -218,9 +220,8 @@ class Items:
         """
         if not ids:
             return []
-        asked = self._redis.scripts([(_DATA, [keys.item(item_id)], [most]) for item_id in ids])
-        replies = await reached(asked) if within_reach else await asked
-        return [_read(item_id, reply) for item_id, reply in zip(ids, replies, strict=True)]
+        found = zip(ids, await self._read(ids, most, within_reach=within_reach), strict=True)
+        return [unpacked(data, item_id) if isinstance(data, bytes) and data else data for item_id, data in found]
 
     async def pieces(self, ids: Sequence[str]) -> AsyncIterator[dict[str, bytes]]:
         """The `data` of those of the items that are stored, in any order, a few megabytes at a time."""
@@ -237,12 +238,18 @@ class Items:
     async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
         """The sizes in bytes of these items' `data`, or another field; 0 for missing items. One round trip."""
         if name == "Data":
-            found: list[int | None] = await self._redis.scripts(
-                [(_DATA, [keys.item(item_id)], [-1]) for item_id in ids]
-            )
-            return [size or 0 for size in found]
+            return [size if isinstance(size, int) else 0 for size in await self._read(ids, -1)]
         sizes: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), name) for item_id in ids])
         return sizes
+
+    async def _read(self, ids: Sequence[str], most: int, *, within_reach: bool = False) -> list[bytes | int | None]:
+        """The replies to `item_data`, of many items at once where they needn't share a slot."""
+        parts = list(batches(ids, 1 if self._redis.is_cluster else _AT_ONCE))
+        asked = self._redis.scripts([(_DATA, [keys.item(item_id) for item_id in part], [most]) for part in parts])
+        found: list[bytes | int | None] = []
+        for part, reply in zip(parts, await reached(asked) if within_reach else await asked, strict=True):
+            found += [AWAY] * len(part) if isinstance(reply, StoreUnavailable) else reply
+        return found
 
     async def get(self, item_id: str) -> dict[str, str] | None:
         """All fields of an item, `Data` as JSON; None for a missing item."""
@@ -327,13 +334,6 @@ def within(sizes: Iterable[int], most: int) -> int:
 def _stored(name: str, value: Arg) -> Arg:
     """The value of a field in the form in which it is stored."""
     return packed(value) if name == "Data" and isinstance(value, bytes) else value
-
-
-def _read(item_id: str, reply: bytes | int | StoreUnavailable | None) -> bytes | int | None:
-    """A reply to `item_data`, with the JSON of a packed post."""
-    if isinstance(reply, StoreUnavailable):
-        return AWAY
-    return unpacked(reply, item_id) if isinstance(reply, bytes) else reply
 
 
 def _asking_source(feed_id: str) -> Command:

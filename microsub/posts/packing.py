@@ -59,15 +59,12 @@ def unpacked(stored: bytes, item_id: str) -> bytes:
 
 
 def _unpack(stored: bytes) -> bytes:
-    frame = zstd.get_frame_info(stored)
-    size = frame.decompressed_size
-    if size is None or size > LARGEST:
-        raise ValueError(f"its header has a size of {size} bytes")
-    unpacking = zstd.ZstdDecompressor(zstd_dict=_dictionary(frame.dictionary_id), options=_BOUNDS)
+    # All frames name this dictionary so far, and any other is refused.
+    unpacking = zstd.ZstdDecompressor(zstd_dict=_dictionary(DICTIONARY), options=_BOUNDS)
     # One byte more than there may be, so that the end of the frame is read as well.
-    found = unpacking.decompress(stored, size + 1)
-    if not unpacking.eof or unpacking.unused_data:
-        raise ValueError("it isn't one whole frame")
+    found = unpacking.decompress(stored, LARGEST + 1)
+    if not unpacking.eof or unpacking.unused_data or len(found) > LARGEST:
+        raise ValueError("it isn't one whole frame of a post")
     return found
 
 

@@ -223,6 +223,8 @@ class ClusterRedis:
     `replicas`: see `Acknowledged`. Belongs to one event loop.
     """
 
+    is_cluster = True
+
     def __init__(
         self, url: str, *, replicas: int | None = None, patience: float = PATIENCE, look_every: float = LOOK_EVERY
     ) -> None:

@@ -131,6 +131,8 @@ class Multiplexed:
     server: larger replies end the connection.
     """
 
+    is_cluster = False
+
     def __init__(
         self, url: str, *, reply_timeout: float = REPLY_TIMEOUT, most_bytes: float = math.inf, **changes: Any
     ) -> None:

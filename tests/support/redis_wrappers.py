@@ -19,6 +19,7 @@ class Wrapped:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self.is_cluster = redis.is_cluster
 
     async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """`run` executes it; name (a script's own name, if any) and arguments are those of the first call."""
@@ -178,6 +179,8 @@ class ClientRedis:
     """Takes over `client` (`redis.asyncio.Redis`, RESP2, not decoding): its reply parsing is switched off, and
     `aclose` closes it.
     """
+
+    is_cluster = False
 
     def __init__(self, client: Any) -> None:
         self._client = client
