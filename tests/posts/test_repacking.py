@@ -18,8 +18,8 @@ from microsub.posts.packing import packed
 from microsub.posts.repacking import Repacking
 from microsub.redis import keys
 from microsub.redis.lease import leased
-from microsub.redis.protocol import Redis
 from microsub.redis.migrations import PACKED, migrate
+from microsub.redis.protocol import Redis
 from tests.conftest import fake_redis
 from tests.support import examples
 from tests.support.histories import History, try_histories
