@@ -66,6 +66,12 @@ class Directory:
         found = await asyncio.to_thread(lambda: [feed for feed in listed if all(word in feed.text for word in wanted)])
         return sorted(found, key=lambda feed: (-feed.followers, feed.title))[:MAX_RESULTS]
 
+    async def written(self, urls: Iterable[str]) -> list[ListedFeed]:
+        """The feeds at exactly these URLs that only programs write: the web doesn't have them."""
+        ids = await self._feeds.find_many(urls)
+        records = await self._feeds.get_many(ids.values()) if ids else {}
+        return [_listed(record, None, 0) for record in records.values() if record.is_written]
+
     async def _all(self, now: float) -> tuple[ListedFeed, ...]:
         async with self._reading:
             if self._read_at is None or not 0 <= now - self._read_at < FRESH_SECONDS:

@@ -126,7 +126,8 @@ class Search:
         self._directory = directory
 
     async def feeds(self, query: str, now: float) -> SearchAnswer:
-        """The feeds at a URL, a bare domain or a handle; for words, those of the directory.
+        """The feeds at a URL, a bare domain or a handle; for words, those of the directory. A feed that only programs
+        write is found at exactly its address, which isn't requested.
 
         A feed of the query's origin has the query's user name and password. An empty result is no error; if an address
         can't be fetched, `trouble` names it. Raises InvalidRequest for a URL that isn't http(s) and for an overlong
@@ -141,9 +142,11 @@ class Search:
         trouble: str | None = None
         failures: list[FetchFailed | None] = []
         found = _Discovered()
+        places = addresses(query)
+        if written := await self._directory.written(places):
+            return SearchAnswer([_link(feed) for feed in written])
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
-                places = addresses(query)
                 known = len(places) > 1 and "://" in query
                 for address in places:
                     found = await self._discover(address, account=is_account(query), usual=not known)

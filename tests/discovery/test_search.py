@@ -21,6 +21,7 @@ from microsub.fetch.values import Reason
 from microsub.formats.parse import PARSE
 from microsub.parsing.task import AnyTask
 from microsub.redis.protocol import Redis
+from microsub.server import jobs
 from tests.support import cases
 from tests.support.polling import dated, rss
 from tests.support.readers import assert_no_null, instance, posts
@@ -287,6 +288,18 @@ async def test_a_search_makes_few_requests(server: World) -> None:
     server.web.asked.clear()
     assert (await searching.feeds(f"{SITE}post/", server.now)).feeds == []
     assert len(server.web.asked) <= 10
+
+
+async def test_a_feed_that_only_programs_write_is_found_at_its_address(server: World) -> None:
+    """Its address isn't requested: nothing need be there. Words don't find it, as it may concern only a few people."""
+    written = "https://weather.example/harbour"
+    store = jobs.store_of_posts(server)
+    await store.describe(written, {"title": "Harbour weather"})
+    answer = await server.parts.search.feeds(written, server.now)
+    assert [(feed.url, feed.title) for feed in answer.feeds] == [(written, "Harbour weather")]
+    assert await found(server, "weather.example/harbour") == [written]
+    assert server.web.asked == []
+    assert await found(server, "harbour weather") == []
 
 
 async def test_words_find_public_feeds_only(server: World) -> None:
