@@ -5,7 +5,8 @@ until others have taken over their work. Redis is killed, too, and restarts with
 publications and marks; the moments of the kills depend on the machine.
 
 A rebuild delivers all stored posts, so it would hide errors of delivery. Before the first verdict only Dave's timeline
-is rebuilt, all the time: it proves that rebuilds do no harm. The others prove that delivery loses nothing.
+is rebuilt, all the time: it proves that rebuilds do no harm. The others prove that delivery loses nothing. Meanwhile
+posts become plain, as an earlier version has stored them, and are packed: no edit is lost, and none comes back.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ from microsub.base.errors import StoreError
 from microsub.base.urls import host_of
 from microsub.hub.store import ChannelTopics, HubStore, KnownSubscription
 from microsub.hub.subscriptions import HubSubscription, subscription_id
+from microsub.posts.garbage import newest_id
+from microsub.posts.packing import unpacked
+from microsub.posts.repacking import Repacking
+from microsub.redis import keys
 from microsub.redis.connect import connect
+from microsub.redis.scripts import load
 from microsub.server.jobs import STAGES, rebuilding
 from microsub.websub.store import callback_fields
 from microsub.websub.subscriptions import Callback, WantedSubscription, address, new_callback
@@ -147,6 +153,7 @@ class Storm:
     edits: int = 0
     frozen: int = 0
     rebuilds: int = 0
+    repacked: int = 0
     poisoned: int = 0
     # The post that the hub delivers until it is acknowledged, and its callback.
     undelivered: tuple[int, bytes] | None = None
@@ -219,6 +226,7 @@ class Storm:
                 self._making_due(),
                 self._poisoning(kills),
                 self._rebuilding(),
+                self._repacking(),
                 self._restarting(kills),
                 *(self._killing(number) for number in range(WORKERS)),
             ]
@@ -302,7 +310,9 @@ class Storm:
             await asyncio.sleep(0.2)
 
     def _has_raged(self, kills: int) -> bool:
-        is_through = self.kills["Redis"] >= RESTARTS and self.poisoned >= POISON and self.rebuilds > 0
+        is_through = (
+            self.kills["Redis"] >= RESTARTS and self.poisoned >= POISON and self.rebuilds > 0 and self.repacked > 0
+        )
         has_come = self.delivered >= DELIVERIES and self.sent >= SENDINGS and len(self.marked) >= MARKS
         return is_through and has_come and self.kills.total() >= kills
 
@@ -337,6 +347,23 @@ class Storm:
                 await self._rebuild(*REBUILT)
                 self.rebuilds += 1
             await asyncio.sleep(0.5)
+
+    async def _repacking(self) -> None:
+        """Make some posts plain and pack them again, over and over, whatever dies."""
+        redis = self.it.redis
+        while True:
+            with contextlib.suppress(StoreError):  # Redis is away
+                known = range(1, await newest_id(redis) + 1)
+                ids = list(map(str, random.sample(known, min(len(known), 50))))
+                stored = await redis.pipeline([("HGET", keys.item(one), "Data") for one in ids])
+                packed = {one: data for one, data in zip(ids, stored, strict=True) if data is not None}
+                plain = [
+                    (load("item_pack"), [keys.item(one)], [data, unpacked(data, one)]) for one, data in packed.items()
+                ]
+                await redis.scripts(plain)
+                await redis.pipeline([("SET", keys.packing(), 1), ("DEL", keys.lease("packing"))])
+                self.repacked += (await Repacking(redis).run()).posts
+            await asyncio.sleep(0.3)
 
     async def _is_up(self) -> bool:
         with contextlib.suppress(StoreError):

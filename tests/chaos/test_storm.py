@@ -44,11 +44,11 @@ async def _storm(server: Node, tmp_path: Path) -> None:
         redis_url = raging.redis_url
         posts, marks, kills = raging.posts, len(raging.marked), raging.kills
         timelines = [len(await raging.it.rows(user, uid, 5000)) for user, uid in raging.places]
-        edits, frozen, rebuilds = raging.edits, raging.frozen, raging.rebuilds
+        edits, frozen, rebuilds, repacked = raging.edits, raging.frozen, raging.rebuilds, raging.repacked
         pushed, sent = raging.delivered, raging.sent
     print(
         f"{posts} posts, {pushed} of them pushed, {sent} sent, {edits} edits, timelines of {timelines}, {marks} marks, "
-        f"{frozen} frozen, {rebuilds} rebuilds, "
+        f"{frozen} frozen, {rebuilds} rebuilds, {repacked} packed again, "
         f"kills: {dict(kills)}",
         file=sys.stderr,
     )
