@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 
@@ -58,14 +59,30 @@ async def _no_cluster(redis: Redis) -> None:
 
 
 async def doubts(redis: Redis) -> list[str]:
-    """Warnings about settings of that Redis that can lose data, as far as they can be read."""
+    """Warnings about settings of that Redis that can lose data or waste memory, as far as they can be read."""
     try:
         servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
         replies = [await server.command("INFO") for server in servers]
     except (StoreError, RedisError):  # a rented one may forbid it
         return []
     found = [doubts_about(reply.decode(errors="replace")) for reply in replies if isinstance(reply, bytes)]
+    with contextlib.suppress(StoreError, RedisError):
+        found += [_wasteful(await server.command("CONFIG", "GET", COMPACT[0])) for server in servers]
     return list(dict.fromkeys(sentence for sentences in found for sentence in sentences))
+
+
+COMPACT = ("hash-max-ziplist-value", 4096)
+"""The setting by which Redis keeps a packed post in one piece, and a value for nearly all. Redis 6.2 has no other name
+for it, and later versions know this one.
+"""
+
+
+def _wasteful(reply: list[bytes]) -> list[str]:
+    """A warning about `COMPACT`, from the reply to `CONFIG GET`."""
+    name, least = COMPACT
+    if len(reply) == 2 and int(reply[1]) < least:
+        return [f"Redis needs twice the memory for posts: its {name} is {int(reply[1])}, set it to {least}"]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

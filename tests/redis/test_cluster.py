@@ -106,7 +106,10 @@ async def test_scans_and_checks_cover_all_masters(redis: ClusterRedis) -> None:
     found = [name async for batch in redis.scan(50) for name in batch]
     assert sorted(found) == sorted(names)
     assert len(await redis.masters()) == 3
-    assert await doubts(redis) == ["Redis may lose the latest writes when it stops: set its appendonly to yes"]
+    assert await doubts(redis) == [
+        "Redis may lose the latest writes when it stops: set its appendonly to yes",
+        "Redis needs twice the memory for posts: its hash-max-ziplist-value is 64, set it to 4096",
+    ]
 
 
 # --- replicas ------------------------------------------------------------------------------------------------------

@@ -47,24 +47,28 @@ async def test_the_warning_is_logged_once_at_start(tmp_path: Path) -> None:
             with capture_logs() as lines:
                 await server.stores.warn_of_losses(settings, stores)
             assert lines == []
-            for name, value in (("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")):
+            wrong = (("maxmemory-policy", "allkeys-lru"), ("appendonly", "no"), ("hash-max-ziplist-value", "64"))
+            for name, value in wrong:
                 await stores.redis.command("CONFIG", "SET", name, value)
             with capture_logs() as lines:
                 await server.stores.warn_of_losses(settings, stores)
                 await server.stores.warn_of_losses(Settings(data_dir=tmp_path), stores)
-            assert [line["log_level"] for line in lines] == ["warning", "warning"]
+            assert [line["log_level"] for line in lines] == ["warning"] * 3
+            assert [name in line["event"] for line, (name, _) in zip(lines, wrong, strict=True)] == [True] * 3
     finally:
         engine.stop()
 
 
-async def test_a_redis_without_info_is_used(tmp_path: Path) -> None:
-    """Hosted servers may forbid `INFO`."""
+async def test_a_redis_without_info_and_config_is_used(tmp_path: Path) -> None:
+    """Hosted servers may forbid `INFO` and `CONFIG`."""
     server = start_embedded(tmp_path)
     redis = await connect(server.url)
     try:
         await redis.command("ACL", "SETUSER", "default", "-info")
         assert await doubts(redis) == []
-        await redis.command("ACL", "SETUSER", "default", "+info")
+        await redis.command("ACL", "SETUSER", "default", "+info", "-config")
+        assert await doubts(redis) == []
+        await redis.command("ACL", "SETUSER", "default", "+config")
     finally:
         await redis.aclose()
         server.stop()

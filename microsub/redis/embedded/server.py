@@ -300,8 +300,8 @@ def _arguments(data_dir: Path, address: str, memory: int) -> list[str]:
 
 
 COMPACT = ("--hash-max-ziplist-value", "4096", "--hash-max-ziplist-entries", "128")
-"""Settings that make Redis keep a post in one piece: half the memory of a table. In larger hashes of guids, which would
-become such pieces too, looking one up would take long. Redis 6.2 has no other names for them, later ones know these.
+"""Settings that make the engine keep a post in one piece (`connect.COMPACT`): half the memory of a table. In larger
+hashes of guids, which would become such pieces too, looking one up would take long.
 """
 
 
