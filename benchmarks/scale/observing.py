@@ -21,6 +21,7 @@ from benchmarks.scale.polls import Handshake, Polled
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.embedded.server import start_embedded
+from microsub.redis.engine import Engine
 from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
 
@@ -47,7 +48,7 @@ class Observed:
     most: work.Delivered
     many_posts: Work
     upkeep: work.UpkeepWork
-    redis_version: str
+    engine: str
     fill_seconds: float
 
     @property
@@ -106,7 +107,7 @@ async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observ
             most=most,
             many_posts=many.work,
             upkeep=kept,
-            redis_version=(await facts(redis, "server"))["redis_version"],
+            engine=str(Engine.of_info(await facts(redis, "server"))),
             fill_seconds=seconds,
         )
     finally:

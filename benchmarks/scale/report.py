@@ -197,7 +197,7 @@ def check_line(found: Observed) -> str:
     return (
         f"{size.users:,} users with {size.per_user} of {size.feeds:,} feeds each, {size.items} posts per feed: "
         f"{size.subscriptions:,} follows, {size.subscriptions * size.items:,} places in timelines, loaded in "
-        f"{found.fill_seconds:.0f} s. Redis {found.redis_version} used {size_text(found.used)}, the system gave it "
+        f"{found.fill_seconds:.0f} s. {found.engine} used {size_text(found.used)}, the system gave it "
         f"{size_text(found.resident)}. A new post reached {found.most.followers:,.0f} timelines "
         f"{found.most.seconds * 1000:,.0f} ms after it was found, and {found.median.followers:,.0f} after "
         f"{found.median.seconds * 1000:,.0f} ms, by the clock. Repair of all follows took "
@@ -219,8 +219,9 @@ def stock_of(found: Observed) -> Stock:
 
 
 def document(costs: Costs, found: Observed) -> dict[str, object]:
-    """All figures, for programs."""
-    return {"costs": document_of(costs), "observed": asdict(found)}
+    """All figures, for programs; `predicted` has bytes of Redis by the number of users."""
+    predicted = {str(users): {"bytes": sum(predict(users, costs).memory.values())} for users in USERS}
+    return {"engine": found.engine, "predicted": predicted, "costs": document_of(costs), "observed": asdict(found)}
 
 
 def document_of(costs: Costs) -> dict[str, object]:

@@ -158,6 +158,8 @@ def test_a_small_population_is_loaded_and_measured(tmp_path: Path) -> None:
     unit = observing.costs(found, asked, Handshake(Work(500), 5000), known)
     stored = json.loads(json.dumps(report.document(unit, found)))
     assert command.costs_from(stored["costs"]) == unit
+    assert stored["engine"].partition(" ")[0] in {"Valkey", "Redis"}
+    assert stored["predicted"]["10000"]["bytes"] > 10_000 * stored["predicted"]["1"]["bytes"] / 100
     assert "all of it" in report.check_table(found, unit)
     assert "60 feeds each" in report.check_line(found)
 

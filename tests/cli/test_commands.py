@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import redis as redis_py
 
 from microsub import server
 from microsub.base.settings import Settings
@@ -659,6 +660,29 @@ def test_followed_feeds_are_listed(run: Run) -> None:
     (listed,) = json.loads(run("feed", "list", "--json").stdout)
     assert (listed["url"], listed["followers"], listed["error"]) == ("https://blog.example/feed", 1, None)
     assert run("feed", "list", "--failing").stderr == "no failing feeds\n"
+
+
+def test_a_packed_post_is_printed(run: Run, data: Path) -> None:
+    """As the JSON that apps receive; what is missing or corrupt is said. There is nothing to pack in new data."""
+
+    async def save() -> str:
+        async with open_post_store() as posts:
+            fields = {"guid": "1", "timestamp": 1, "name": "Storm", "content": {"text": "Rain and wind. " * 20}}
+            return (await posts.save("https://blog.example/feed", fields)).post.id
+
+    item_id = asyncio.run(save())
+    shown = json.loads(run("post", item_id).stdout)
+    assert (shown["_id"], shown["name"]) == (item_id, "Storm")
+    missing = run("post", "999")
+    assert (missing.exit_code, missing.stdout, "there is no post 999" in missing.stderr) == (1, "", True)
+    with redis_py.Redis(unix_socket_path=str(data / "redis.sock")) as redis:
+        packed = redis.hget(keys.item(item_id), "Data")
+        assert not packed.startswith(b"{")
+        redis.hset(keys.item(item_id), "Data", packed[:-5])
+    corrupt = run("post", item_id)
+    assert (corrupt.exit_code, corrupt.stdout, f"the post {item_id} is corrupt" in corrupt.stderr) == (1, "", True)
+    assert run("pack").stdout.startswith("0 posts were packed")
+    assert run("pack", "--dry-run").stdout.startswith("0 posts would be packed")
 
 
 def test_feeds_that_programs_write_are_listed(run: Run) -> None:
