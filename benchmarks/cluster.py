@@ -41,7 +41,7 @@ async def main() -> None:
 
 async def _row(name: str, connection: Redis) -> None:
     async def call(script: Script, key: str) -> None:
-        await connection.script(script, [key], ["1"])
+        await connection.script((script, [key], ["1"]))
 
     await _print(name, call)
     await connection.aclose()

@@ -118,13 +118,23 @@ class LocalCredentials:
 
     async def rehash(self, user: str, former: str, hashed: str) -> None:
         """Store a newer hash of the same password, unless the password was changed meanwhile."""
-        names = [keys.credentials(user), keys.user(user)]
-        await self._redis.script(load("compare_and_set"), names, ["password", former, hashed])
+        await self._replace(user, keys.credentials(user), ("password", former, hashed))
+
+    async def _replace(self, user: str, key: str, change: Sequence[Arg]) -> bool:
+        call = load("compare_and_set")(record=key, user=keys.user(user), fields=change)
+        return bool(await self._redis.script(call))
 
     async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: list[Arg]) -> None:
-        names = [keys.user(user), key, keys.invitation(user)]
-        args: list[Arg] = [sha256_hex(invitation) if invitation else "", most, "", "", *fields]
-        reply = await self._redis.script(load("user_record"), names, args)
+        reply = await self._redis.script(
+            load("user_record")(
+                user=keys.user(user),
+                record=key,
+                invitation=keys.invitation(user),
+                code=sha256_hex(invitation) if invitation else "",
+                most=most,
+                fields=fields,
+            )
+        )
         if reply == 0:
             raise await absent(self._redis, user)
         if reply < 0:
@@ -181,9 +191,7 @@ class LocalCredentials:
 
     async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
         """Replace a stored passkey; False if it isn't `former` any more, or the user is disabled."""
-        args: list[Arg] = [former.id, _row(former), _row(passkey)]
-        names = [keys.passkeys(user), keys.user(user)]
-        return bool(await self._redis.script(load("compare_and_set"), names, args))
+        return await self._replace(user, keys.passkeys(user), (former.id, _row(former), _row(passkey)))
 
     async def remove_passkey(self, user: str, credential_id: str) -> bool:
         """Remove a passkey; returns whether it existed."""
@@ -319,13 +327,14 @@ class AttemptCounts:
         first attempt, the second and so on; the last one applies to all later ones. `now` is Unix time, `kept` the
         lifetime of the count.
         """
-        script = load("attempts")
-        wait, count = await self._redis.script(script, [_key(subject)], [now, kept, *pauses])
+        wait, count = await self._redis.script(
+            load("attempts")(attempts=_key(subject), now=now, kept=kept, pauses=pauses)
+        )
         return int(wait), int(count)
 
     async def give_back(self, subject: str) -> None:
         """Undo the count of an attempt, because it didn't fail."""
-        await self._redis.script(load("attempts"), [_key(subject)], [""])
+        await self._redis.script(load("attempts")(attempts=_key(subject)))
 
     async def in_minute(self, subject: str, now: float, more: int = 1) -> int:
         """Count `more` in the minute of `now`; returns the total in it."""

@@ -130,18 +130,24 @@ class ForeignTokens:
         end = until + grace if vouched.ends is None else min(until + grace, vouched.ends)
         life = max(1, math.ceil(end - vouched.checked))
         kept = await self._redis.script(
-            load("foreign_remember"),
-            [
-                keys.user(user),
-                keys.token(user, digest),
-                keys.foreign(user),
-                keys.foreign_refused(user, digest),
-            ],
-            [
-                *(digest, principal.me, principal.token_endpoint or "", _text(vouched.scopes), vouched.client),
-                *(vouched.checked, until, end, life, "" if vouched.ends is None else vouched.ends),
-                *(MOST_REMEMBERED, keys.token(user, "*")),
-            ],
+            load("foreign_remember")(
+                user=keys.user(user),
+                token=keys.token(user, digest),
+                foreign=keys.foreign(user),
+                refused=keys.foreign_refused(user, digest),
+                digest=digest,
+                me=principal.me,
+                endpoint=principal.token_endpoint or "",
+                scopes=_text(vouched.scopes),
+                client=vouched.client,
+                now=vouched.checked,
+                until=until,
+                end=end,
+                life=life,
+                ends="" if vouched.ends is None else vouched.ends,
+                most=MOST_REMEMBERED,
+                token_pattern=keys.token(user, "*"),
+            )
         )
         if kept:
             await self._redis.command("SET", keys.foreign_owner(digest), user, "EX", life)
@@ -150,7 +156,8 @@ class ForeignTokens:
     async def prolong(self, credential: Credential, until: float) -> bool:
         """Extend the validity of a known token until that Unix time; False if it isn't known any more."""
         key = keys.token(credential.user, credential.digest)
-        return bool(await self._redis.script(load("record_change"), [key], ["foreign", "", "", "expires", until]))
+        call = load("record_change")(record=key, field="foreign", fields=("expires", until))
+        return bool(await self._redis.script(call))
 
     async def refuse(self, credential: Credential, reason: str, seconds: int) -> None:
         """Forget the token, and don't ask about it again for that many seconds."""
@@ -171,12 +178,21 @@ class ForeignTokens:
 
         Returns 0, or the seconds until the next check is allowed; then this one isn't counted.
         """
-        args = (
-            *(sha256_hex(place.network), sha256_hex(place.site), now - KNOWN_NETWORK),
-            *(shares.known, shares.of_known, shares.first, shares.of_first, shares.rest, shares.of_rest, PERIOD),
+        call = load("foreign_count")(
+            checks=keys.foreign_checks(user),
+            networks=keys.foreign_networks(user),
+            network=sha256_hex(place.network),
+            site=sha256_hex(place.site),
+            since=now - KNOWN_NETWORK,
+            known=shares.known,
+            of_known=shares.of_known,
+            first=shares.first,
+            of_first=shares.of_first,
+            further=shares.rest,
+            of_further=shares.of_rest,
+            period=PERIOD,
         )
-        script_keys = [keys.foreign_checks(user), keys.foreign_networks(user)]
-        return int(await self._redis.script(load("foreign_count"), script_keys, args))
+        return int(await self._redis.script(call))
 
     async def know(self, user: str, place: TokenOrigin, now: float) -> None:
         """Record that a valid token of the user's provider came from that origin."""

@@ -138,20 +138,27 @@ class Grants:
         scope = " ".join(sorted(scopes)) if scopes else fields["scope"]
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
-        args: list[Arg] = [
-            *(now, grant, sha256_hex(refresh), CODE_REPEAT, keys.token(user, "*")),
-            *(sha256_hex(successor), new_secret(), now + GRANT),
-            *(sha256_hex(access), scope, now + ACCESS_TOKEN, now + TOKEN_OVERLAP, _OLDER_TOKENS),
-        ]
-        where = [
-            keys.user(user),
-            keys.grant(user, grant),
-            keys.grants(user),
-            keys.token(user, sha256_hex(access)),
-        ]
-        renewed = RedemptionResult(
-            (await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode()
+        call = load("grant_renew")(
+            user=keys.user(user),
+            grant=keys.grant(user, grant),
+            grants=keys.grants(user),
+            access_token=keys.token(user, sha256_hex(access)),
+            tokens=keys.tokens(user),
+            now=now,
+            id=grant,
+            shown=sha256_hex(refresh),
+            repeat=CODE_REPEAT,
+            token_pattern=keys.token(user, "*"),
+            refresh=sha256_hex(successor),
+            seed=new_secret(),
+            expires=now + GRANT,
+            access=sha256_hex(access),
+            scopes=scope,
+            access_expires=now + ACCESS_TOKEN,
+            older_end=now + TOKEN_OVERLAP,
+            most=_OLDER_TOKENS,
         )
+        renewed = RedemptionResult((await self._redis.script(call)).decode())
         if not renewed.good:
             return renewed, None
         return renewed, Issued(user, fields["client"], access, successor, frozenset(scope.split()), ACCESS_TOKEN)
@@ -181,8 +188,8 @@ async def end_grant(redis: Redis, user: str, grant: str) -> bool:
     """End a grant with all its tokens; returns whether it existed."""
     if not _ID.match(grant):
         return False
-    where = [keys.grant(user, grant), keys.grants(user), keys.tokens(user)]
-    return bool(await redis.script(load("grant_end"), where, [grant, keys.token(user, "*")]))
+    names = {"grant": keys.grant(user, grant), "grants": keys.grants(user), "tokens": keys.tokens(user)}
+    return bool(await redis.script(load("grant_end")(**names, id=grant, token_pattern=keys.token(user, "*"))))
 
 
 def is_refresh(text: str) -> bool:
@@ -244,9 +251,13 @@ class OwnTokens:
         if user is None:
             return None
         row, owner, source, record = await self._redis.script(
-            load("token_find"),
-            [keys.user(user), keys.token(user, sha256_hex(token)), keys.sources(user)],
-            [keys.grant(user, "*"), SOURCE_MARK],
+            load("token_find")(
+                user=keys.user(user),
+                token=keys.token(user, sha256_hex(token)),
+                sources=keys.sources(user),
+                grant_pattern=keys.grant(user, "*"),
+                mark=SOURCE_MARK,
+            )
         )
         scope, client, created, expires, foreign, grant, _ = (
             part.decode() if part is not None else None for part in row
@@ -340,8 +351,9 @@ class Codes:
             *(("source", consent.source) if consent.source else ()),
         )
         user, record = consent.user, keys.code(consent.user, sha256_hex(code))
-        where = [keys.user(user), record, keys.invitation(user)]
-        if not await self._redis.script(load("user_record"), where, ["", "", CODE_KEPT, "", *fields]):
+        names = {"user": keys.user(user), "record": record, "invitation": keys.invitation(user)}
+        call = load("user_record")(**names, life=CODE_KEPT, fields=fields)
+        if not await self._redis.script(call):
             raise await absent(self._redis, consent.user)
         return code
 
@@ -356,9 +368,8 @@ class Codes:
         if found is None:
             return RedemptionResult.UNKNOWN
         consent, seed = found
-        return await self._spend(
-            consent.user, code, _grant_of_code(seed, code), "-", [now, *_verdict(fits, consent), "profile"]
-        )
+        grant = _grant_of_code(seed, code)
+        return await self._spend(consent.user, code, grant, "-", now, fits=int(fits(consent)), use="profile")
 
     async def redeem(
         self, code: str, verifier: str, fits: Callable[[Consent], bool], now: float, most: int = 0
@@ -381,32 +392,37 @@ class Codes:
             code,
             grant,
             sha256_hex(access),
-            [now, *_verdict(fits, consent), "token"],
-            [
-                *(grant, sha256_hex(access), now + ACCESS_TOKEN),
-                *(sha256_hex(refresh), new_secret(), now + GRANT),
-                *(most, keys.grant(user, "*")),
-            ],
+            now,
+            fits=int(fits(consent)),
+            use="token",
+            id=grant,
+            access=sha256_hex(access),
+            access_expires=now + ACCESS_TOKEN,
+            refresh=sha256_hex(refresh),
+            seed=new_secret(),
+            expires=now + GRANT,
+            most=most,
+            grant_pattern=keys.grant(user, "*"),
         )
         issued = Issued(user, consent.client, access, refresh, consent.scopes, ACCESS_TOKEN)
         return spent, issued if spent.good else None
 
     async def _spend(
-        self, user: str, code: str, grant: str, access: str, head: list[Arg], more: list[Arg] | None = None
+        self, user: str, code: str, grant: str, digest: str, now: float, **further: Arg
     ) -> RedemptionResult:
-        where = [
-            *(
-                keys.user(user),
-                keys.code(user, sha256_hex(code)),
-                keys.grant(user, grant),
-                keys.grants(user),
-            ),
-            *(keys.token(user, access), keys.tokens(user)),
-        ]
-        reply = await self._redis.script(
-            load("code_redeem"), where, [*head, CODE_REPEAT, keys.token(user, "*"), *(more or [])]
+        call = load("code_redeem")(
+            user=keys.user(user),
+            code=keys.code(user, sha256_hex(code)),
+            grant=keys.grant(user, grant),
+            grants=keys.grants(user),
+            access_token=keys.token(user, digest),
+            tokens=keys.tokens(user),
+            now=now,
+            repeat=CODE_REPEAT,
+            token_pattern=keys.token(user, "*"),
+            **further,
         )
-        return RedemptionResult(reply.decode())
+        return RedemptionResult((await self._redis.script(call)).decode())
 
     async def _read(self, code: str) -> tuple[Consent, str] | None:
         """The grant of the code, and its seed."""
@@ -419,10 +435,6 @@ class Codes:
             return None
         client, title, redirect, scope, challenge, seed = (part.decode() if part else "" for part in row)
         return Consent(user, client, title, redirect, frozenset(scope.split()), challenge), seed
-
-
-def _verdict(fits: Callable[[Consent], bool], consent: Consent) -> tuple[Arg]:
-    return (1 if fits(consent) else 0,)
 
 
 def _grant_of_code(seed: str, code: str) -> str:

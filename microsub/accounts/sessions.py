@@ -99,9 +99,15 @@ class Sessions:
             **{"created": moment, "seen": moment, "renewed": moment, "salt": secrets.token_hex(32)},
         }
         held = await self._redis.script(
-            load("user_record"),
-            [keys.user(user), keys.session(user, digest), keys.invitation(user), keys.sessions(user)],
-            ["", "", SESSION, digest, *(part for pair in record.items() for part in pair)],
+            load("user_record")(
+                user=keys.user(user),
+                record=keys.session(user, digest),
+                invitation=keys.invitation(user),
+                listed=keys.sessions(user),
+                life=SESSION,
+                digest=digest,
+                fields=[part for pair in record.items() for part in pair],
+            )
         )
         if not held:
             raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
@@ -186,15 +192,23 @@ class Sessions:
 
     async def _touch(self, user: str, digest: str, now: float) -> None:
         """Record a visit, which extends the session."""
-        where = [keys.session(user, digest), keys.sessions(user)]
-        await self._redis.script(load("record_change"), where, ["id", SESSION, "", "seen", f"{now:.3f}"])
+        names, seen = {"record": keys.session(user, digest), "others": [keys.sessions(user)]}, ("seen", f"{now:.3f}")
+        await self._redis.script(load("record_change")(**names, field="id", life=SESSION, fields=seen))
 
     async def _renew(self, user: str, old: str, new: str, now: float) -> bool:
         """Add the digest `new` to the session, which soon replaces the old one. False if the session has ended."""
         done = await self._redis.script(
-            load("session_renew"),
-            [keys.session(user, old), keys.session(user, new), keys.sessions(user)],
-            [old, new, f"{now:.3f}", secrets.token_hex(32), SESSION, SESSION_OVERLAP],
+            load("session_renew")(
+                old=keys.session(user, old),
+                new=keys.session(user, new),
+                sessions=keys.sessions(user),
+                old_digest=old,
+                new_digest=new,
+                now=f"{now:.3f}",
+                salt=secrets.token_hex(32),
+                life=SESSION,
+                overlap=SESSION_OVERLAP,
+            )
         )
         return bool(done)
 

@@ -115,9 +115,15 @@ class Accounts:
 
     async def _create(self, name: str, me: str, now: float, how: str = "") -> None:
         await self._redis.script(
-            load("user_create"),
-            [keys.user(name), keys.channels(name), *(keys.channel(name, uid) for uid in BUILT_IN)],
-            [me, now, *BUILT_IN_NAMES, how],
+            load("user_create")(
+                user=keys.user(name),
+                channels=keys.channels(name),
+                built_in=[keys.channel(name, uid) for uid in BUILT_IN],
+                me=me,
+                now=now,
+                names=BUILT_IN_NAMES,
+                how=how,
+            )
         )
         # Another slot, so not in the script; if a crash leaves a user unlisted, creating it again lists it.
         await self._redis.command("SADD", keys.users(), name)
@@ -191,10 +197,14 @@ class Accounts:
             return False
         redis, name, since = self._redis, user.name, repr(user.disabled)
         lists_of_channels = [keys.channels(name), keys.removed_channels(name)]
-        head = [keys.user(name), *lists_of_channels, keys.arrivals(name), keys.arrivals_more(name)]
+        names = {
+            "user": keys.user(name),
+            **dict(zip(("channels", "removed"), lists_of_channels, strict=True)),
+            "arrivals": (keys.arrivals(name), keys.arrivals_more(name)),
+        }
 
         async def step(uid: str, *doomed: str) -> bool:
-            return bool(await redis.script(load("user_delete"), [*head, *doomed], [since, uid]))
+            return bool(await redis.script(load("user_delete")(**names, doomed=doomed, since=since, uid=uid)))
 
         lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in lists_of_channels])
         for uid in (text(one) for reply in lists for one in reply):
@@ -250,12 +260,20 @@ class Accounts:
         token = f"{user}.{secret or new_secret()}"
         digest = sha256_hex(token)
         made = await self._redis.script(
-            load("token_create"),
-            [keys.user(user), keys.token(user, digest), keys.tokens(user)],
-            [
-                *(digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires),
-                *(mark, keys.token(user, "*"), keys.foreign_refused(user, "*"), ENDED_TOKEN),
-            ],
+            load("token_create")(
+                user=keys.user(user),
+                token=keys.token(user, digest),
+                tokens=keys.tokens(user),
+                digest=digest,
+                scopes=" ".join(sorted(scopes)),
+                client=client,
+                now=now,
+                expires="" if expires is None else expires,
+                mark=mark,
+                token_pattern=keys.token(user, "*"),
+                refused_pattern=keys.foreign_refused(user, "*"),
+                remembered=ENDED_TOKEN,
+            )
         )
         if not made:
             raise await absent(self._redis, user)
@@ -303,8 +321,10 @@ class Accounts:
     async def _change(self, name: str, *pairs: Arg, forgets: bool = False) -> None:
         theirs = (keys.foreign(name), keys.foreign_networks(name), keys.posting(name))
         forgotten = theirs if forgets else ()
-        args: list[Arg] = ["me", "", keys.token(name, "*") if forgets else "", *pairs]
-        if not await self._redis.script(load("record_change"), [keys.user(name), *forgotten], args):
+        pattern = keys.token(name, "*") if forgets else ""
+        names = {"record": keys.user(name), "others": forgotten}
+        call = load("record_change")(**names, field="me", token_pattern=pattern, fields=pairs)
+        if not await self._redis.script(call):
             raise await absent(self._redis, name)
 
 

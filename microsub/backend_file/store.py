@@ -97,17 +97,18 @@ class Applied:
         """
         document = orjson.dumps(encode(file.backend))
         reply = await self._redis.script(
-            load("config_applied"),
-            [keys.applied_config()],
-            [
-                instead_of,
-                repr(file.edited_at),
-                *("document", document),
-                *("hash", file.digest),
-                *("mtime", repr(file.edited_at)),
-                *("at", repr(at)),
-                *("place", file.place.encode("utf-8", "replace")),
-            ],
+            load("config_applied")(
+                applied=keys.applied_config(),
+                former=instead_of,
+                edited_at=repr(file.edited_at),
+                fields=[
+                    *("document", document),
+                    *("hash", file.digest),
+                    *("mtime", repr(file.edited_at)),
+                    *("at", repr(at)),
+                    *("place", file.place.encode("utf-8", "replace")),
+                ],
+            )
         )
         return bool(reply == 1)
 

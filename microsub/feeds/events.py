@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import structlog
 
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis, ScriptCall
+from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import fields, reading, text
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
@@ -92,11 +92,8 @@ class Events:
 
     def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
         """The calls that append events, to be sent with others; then call `published`."""
-        args: list[Arg] = [self._kept]
-        for event in events:
-            fields = _fields(event)
-            args += (len(fields), *fields)
-        return [(_ADD, [keys.events_stream()], args)] if events else []
+        rows = [part for fields in map(_fields, events) for part in (len(fields), *fields)]
+        return [_ADD(stream=keys.events_stream(), kept=self._kept, events=rows)] if events else []
 
     async def published(self, events: Sequence[Event]) -> None:
         """Call the listeners with events that were appended."""

@@ -90,9 +90,7 @@ class Schedule:
                 by_host[host] += (feed_id, _time(now))
         if not by_host:
             return
-        times = await self._redis.scripts(
-            [(_HOST, _host_keys(host), ["", HOST_RECORD, "add", *pairs]) for host, pairs in by_host.items()]
-        )
+        times = await self._redis.scripts([_on_host(host, "", "add", *pairs) for host, pairs in by_host.items()])
         await self._hosts.note({host: float(time) for host, time in zip(by_host, times, strict=True)}, "sooner")
 
     async def set_right(self, now: float, lease: float = LEASE) -> int:
@@ -174,7 +172,7 @@ class Schedule:
         next_request = await self._host(lease, "next", _time(now + interval), _time(now + FARTHEST), *args)
         if next_request is None:
             return False
-        released = await self._redis.script(*self._releasing(lease, next_request))
+        released = await self._redis.script(self._releasing(lease, next_request))
         return await self._released(lease, next_request, released)
 
     def ending(
@@ -189,11 +187,9 @@ class Schedule:
         first = next_due if due.further is None else min(next_due, due.further)
         hold = due.hold if due.hold <= now + FARTHEST else 0.0
         next_request = _time(max(first, now + interval, hold))
-        spacing = [_time(now + interval), _time(now + FARTHEST), feed_id, _time(next_due)]
-        return [
-            (_HOST, _host_keys(lease.member), [lease.token, HOST_RECORD, "next", *spacing]),
-            self._releasing(lease, next_request.encode()),
-        ]
+        spacing = (_time(now + interval), _time(now + FARTHEST), feed_id, _time(next_due))
+        next_call = _on_host(lease.member, lease.token, "next", *spacing)
+        return [next_call, self._releasing(lease, next_request.encode())]
 
     async def ended(self, lease: Claim, replies: Sequence[Any]) -> bool:
         """The result of the calls of `ending`, as `release` returns it."""
@@ -206,7 +202,7 @@ class Schedule:
     async def _released(self, lease: Claim, next_request: bytes | None, released: Sequence[int]) -> bool:
         if released[0] > 1:
             # Feeds were added while the host was taken, and our earlier look may have missed them.
-            again = await self._redis.script(_HOST, _host_keys(lease.member), ["", HOST_RECORD, "add"])
+            again = await self._redis.script(_on_host(lease.member, "", "add"))
             if again and again != next_request:
                 await self._hosts.note({lease.member: float(again)}, "sooner")
         return released[0] > 0
@@ -217,8 +213,8 @@ class Schedule:
         Returns the number of held feeds of the host; with three or more, the whole host is held.
         """
         until = min(until, now + LONGEST_HOLD)
-        args: list[Arg] = [feed_id, _time(until), _time(now), FEEDS_FOR_A_HOLD, HOST_RECORD]
-        return int(await self._redis.script(_HOLD, [keys.host(host)], args))
+        rule = {"until": _time(until), "now": _time(now), "enough": FEEDS_FOR_A_HOLD, "life": HOST_RECORD}
+        return int(await self._redis.script(_HOLD(host=keys.host(host), feed=feed_id, **rule)))
 
     async def held_until(self, host: str) -> float | None:
         """The end of the host's newest hold, possibly past; None if there was none recently."""
@@ -239,11 +235,11 @@ class Schedule:
         return token is not None and text(token) == lease.token
 
     async def _host(self, lease: Claim, verb: str, *args: str | int) -> Any:
-        return await self._redis.script(_HOST, _host_keys(lease.member), [lease.token, HOST_RECORD, verb, *args])
+        return await self._redis.script(_on_host(lease.member, lease.token, verb, *args))
 
 
-def _host_keys(host: str) -> list[str]:
-    return [keys.host_due(host), keys.host(host)]
+def _on_host(host: str, token: str, verb: str, *rest: Arg) -> ScriptCall:
+    return _HOST(due=keys.host_due(host), host=keys.host(host), token=token, life=HOST_RECORD, verb=verb, rest=rest)
 
 
 def _time_or_never(seconds: float | None) -> str:

@@ -21,7 +21,7 @@ from microsub.feeds import url_index
 from microsub.feeds.followers import Audience, as_places
 from microsub.feeds.internal import InternalAddress
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
+from microsub.redis.protocol import Command, Redis, ScriptCall
 from microsub.redis.replies import fields as read_fields
 from microsub.redis.replies import reading, text, texts, within_reach
 from microsub.redis.scripts import batches, load
@@ -240,8 +240,9 @@ class Feeds:
 
         From now on writes of earlier readings are refused. One round trip, and another for a changed list of followers.
         """
-        slot = [keys.feed(feed_id), keys.feed_edition(feed_id), keys.feed_fingerprints(feed_id)]
-        reply = await self._redis.script(_READ, slot, [FEW_FINGERPRINTS])
+        edition, fingerprints = keys.feed_edition(feed_id), keys.feed_fingerprints(feed_id)
+        slot = {"feed": keys.feed(feed_id), "edition": edition, "fingerprints": fingerprints}
+        reply = await self._redis.script(_READ(**slot, most=FEW_FINGERPRINTS))
         if not reply:
             return None
         return await self._to_read(feed_id, *reply[1:])
@@ -281,13 +282,13 @@ class Feeds:
         later reading than `reading` has begun.
         """
         fields = [*set_or_deleted(said), *set_or_deleted(if_changed or {})]
-        args: list[Arg] = [reading_text(reading), secrets.token_hex(8), len(said), *fields]
-        changed, note = await self._redis.script(_DESCRIBE, [keys.feed(feed_id)], args)
+        now = {"reading": reading_text(reading), "nonce": secrets.token_hex(8), "compared": len(said)}
+        changed, note = await self._redis.script(_DESCRIBE(feed=keys.feed(feed_id), **now, fields=fields))
         return Described(tuple(text(changed).split()), text(note))
 
     async def announced(self, feed_id: str, note: str) -> None:
         """Note that the changes in this note have been announced; later ones have not."""
-        await self._redis.script(_ANNOUNCED, [keys.feed(feed_id)], [UNANNOUNCED, note, ""])
+        await self._redis.script(_ANNOUNCED(record=keys.feed(feed_id), fields=(UNANNOUNCED, note, "")))
 
     async def unannounced(self, feed_ids: Sequence[str]) -> dict[str, str]:
         """The notes of these feeds, by feed, except those without changes, or whose creation was never announced.
@@ -314,8 +315,14 @@ class Feeds:
         """
         digest = fields.get("body_hash")
         remembered = b"" if fingerprints is None or digest is None else bytes.fromhex(digest) + fingerprints
-        args: list[Arg] = [reading_text(reading), remembered, KEEP_FINGERPRINTS, *set_or_deleted(fields)]
-        settle: ScriptCall = (_WRITE, [keys.feed(feed_id), keys.feed_fingerprints(feed_id)], args)
+        settle = _WRITE(
+            feed=keys.feed(feed_id),
+            fingerprints=keys.feed_fingerprints(feed_id),
+            reading=reading_text(reading),
+            new_fingerprints=remembered,
+            life=KEEP_FINGERPRINTS,
+            fields=set_or_deleted(fields),
+        )
         written, *replies = await self._redis.scripts([settle, *then])
         return bool(written), replies
 
@@ -355,17 +362,17 @@ class Feeds:
         await self._follower(feed_id, user, uid, "unfollow")
 
     async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
-        args: list[Arg] = [action, KEEP_UNFOLLOWED, f"{user}/{uid}", secrets.token_hex(8)]
-        if await self._redis.script(_FOLLOWERS, _slot(feed_id), args) == _LAST_LEFT:
+        follower = {"follower": f"{user}/{uid}", "new_edition": secrets.token_hex(8)}
+        if await self._redis.script(_FOLLOWERS(**_slot(feed_id), action=action, **follower)) == _LAST_LEFT:
             await calendar_of(self._redis, "websub").note({feed_id: 0.0})
 
     async def keep(self, feed_id: str) -> bool:
         """Keep the feed even without followers; whether that is new."""
-        return bool(await self._redis.script(_FOLLOWERS, _slot(feed_id), ["keep", KEEP_UNFOLLOWED]))
+        return bool(await self._redis.script(_FOLLOWERS(**_slot(feed_id), action="keep")))
 
     async def release(self, feed_id: str) -> bool:
         """Undo `keep`: without followers the feed gets a time to live; whether it was kept."""
-        return bool(await self._redis.script(_FOLLOWERS, _slot(feed_id), ["release", KEEP_UNFOLLOWED]))
+        return bool(await self._redis.script(_FOLLOWERS(**_slot(feed_id), action="release")))
 
     async def page(self, limit: int, after: int = 0) -> tuple[list[FeedRecord], int | None]:
         """Up to `limit` feeds with ids above `after`, and the id to continue from; None at the end.
@@ -423,7 +430,7 @@ class Feeds:
         return await self.get(feed_id) or FeedRecord(feed_id, address.url)
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
-        await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
+        await self._redis.script(_CREATE(feed=keys.feed(feed_id), url=url, now=f"{now:.6f}", life=KEEP_UNFOLLOWED))
 
 
 def is_settled(feed: FeedRecord) -> bool:
@@ -455,19 +462,14 @@ def _fingerprints_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
     return stored[len(digest) :] if stored.startswith(digest) else None
 
 
-def _slot(feed_id: str) -> list[str]:
-    """All keys of a feed, in the order of lua/feed_followers.lua."""
-    key_functions = (
-        keys.feed_subscribers,
-        keys.feed_edition,
-        keys.feed,
-        keys.feed_websub,
-        keys.feed_items,
-        keys.feed_guids,
-        keys.feed_outbox,
-        keys.feed_tombstones,
-    )
-    return [key(feed_id) for key in key_functions]
+def _slot(feed_id: str) -> dict[str, Any]:
+    """All keys of a feed, and how long they are kept without followers, for lua/feed_followers.lua."""
+    others = (keys.feed_items, keys.feed_guids, keys.feed_outbox, keys.feed_tombstones)
+    return {
+        **{"subscribers": keys.feed_subscribers(feed_id), "edition": keys.feed_edition(feed_id)},
+        **{"feed": keys.feed(feed_id), "websub": keys.feed_websub(feed_id)},
+        **{"others": [key(feed_id) for key in others], "life": KEEP_UNFOLLOWED},
+    }
 
 
 def set_or_deleted(fields: Mapping[str, str | None]) -> list[str]:

@@ -66,7 +66,7 @@ async def spare(redis: Redis, address: Address) -> bool:
 
 async def lead(redis: Redis, address: Address, feed_id: str) -> bool:
     """Point an address to another feed, or with '' to none; False if the entry has changed."""
-    return bool(await redis.script(_CHANGE, [keys.feeds_by_url()], [address.url, address.text, feed_id]))
+    return bool(await redis.script(_CHANGE(record=keys.feeds_by_url(), fields=(address.url, address.text, feed_id))))
 
 
 async def forget_gone_addresses(
@@ -89,7 +89,7 @@ async def forget_gone_addresses(
         elif one.condemned <= now - grace:
             after = ""
         if after is not None:
-            changed = await redis.script(_CHANGE, [keys.feeds_by_url()], [one.url, one.text, after])
+            changed = await redis.script(_CHANGE(record=keys.feeds_by_url(), fields=(one.url, one.text, after)))
             forgotten += changed if not after else 0
     return forgotten
 

@@ -19,7 +19,7 @@ from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import host_of
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import fields, reading, text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.work import Calendar
@@ -81,9 +81,16 @@ class HubStore:
         live = ("ZCOUNT", keys.hub_callbacks(host_of(request.callback)), f"({now:.3f}", "+inf")
         if request.mode == "subscribe" and await self._redis.command(*live) >= MOST_ON_HOST:
             return f"the limit of {MOST_ON_HOST} subscriptions of this callback host is reached"
-        limits: list[Arg] = [KEPT, MOST_OF_OWNER, MOST_OF_TOPIC, MOST_OF_TOPIC_ON_HOST]
-        args: list[Arg] = [request.id, request.to_json(), *limits]
-        limit = text(await self._redis.script(load("hub_ask"), [_key(owner)], args))
+        call = load("hub_ask")(
+            subscriptions=_key(owner),
+            subscription=request.id,
+            request=request.to_json(),
+            life=KEPT,
+            of_owner=MOST_OF_OWNER,
+            of_topic=MOST_OF_TOPIC,
+            of_topic_on_host=MOST_OF_TOPIC_ON_HOST,
+        )
+        limit = text(await self._redis.script(call))
         if limit:
             return LIMITS[limit]
         await self._redis.command("SADD", keys.hub_owners(), owner)
@@ -104,9 +111,9 @@ class HubStore:
         self, known: KnownSubscription, held: HubSubscription | None, asked: SubscriptionRequest | None, now: float
     ) -> bool:
         """Replace a subscription and its request, None deletes; False if they changed since they were read."""
-        args = [f"sub {known.id}", known.raw[0], held.to_json() if held else ""]
-        args += [f"ask {known.id}", known.raw[1], asked.to_json() if asked else ""]
-        if not await self._redis.script(load("compare_and_set"), [_key(known.owner)], args):
+        change = [f"sub {known.id}", known.raw[0], held.to_json() if held else ""]
+        change += [f"ask {known.id}", known.raw[1], asked.to_json() if asked else ""]
+        if not await self._redis.script(load("compare_and_set")(record=_key(known.owner), fields=change)):
             return False
         before = held or known.held
         is_same = held is not None and known.held is not None and held.until == known.held.until
@@ -251,7 +258,8 @@ class ChannelTopics:
 
     async def address(self, user: str, uid: str, action: str = "create") -> str | None:
         """The address after `create`, `renew` or `revoke` (None). Raises NotFound for an unknown channel."""
-        found = await self._redis.script(load("hub_topic"), [keys.channel(user, uid)], [action, new_secret()])
+        call = load("hub_topic")(channel=keys.channel(user, uid), action=action, secret=new_secret())
+        found = await self._redis.script(call)
         if found is None:
             raise await absent(self._redis, user, uid)
         return self._address(user, uid, text(found)) if found else None

@@ -21,7 +21,7 @@ from microsub.formats.xml.media import ENDINGS, type_of
 from microsub.model.reader import NAME
 from microsub.posts import Items
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 
@@ -70,10 +70,19 @@ class Media:
         kind, token = type_of(data) or UNKNOWN_TYPE, secrets.token_urlsafe(16)
         if kind == "image/jpeg":
             data = without_metadata(data)
-        where = [keys.user(user), keys.media(user), keys.medium(user, token)]
-        size = max(len(data), LEAST_COUNTED)
-        args: list[Arg] = [token, data, size, kind, sha256_hex(data), most, keys.medium(user, "*")]
-        reply = await self._redis.script(_WRITE, where, args)
+        call = _WRITE(
+            user=keys.user(user),
+            media=keys.media(user),
+            file=keys.medium(user, token),
+            token=token,
+            data=data,
+            size=max(len(data), LEAST_COUNTED),
+            type=kind,
+            digest=sha256_hex(data),
+            most=most,
+            file_pattern=keys.medium(user, "*"),
+        )
+        reply = await self._redis.script(call)
         if isinstance(reply, int):
             if reply < 0:
                 raise NotFound("there is no such user")
@@ -108,7 +117,7 @@ class Media:
     async def shown(self, user: str, said: bytes, feed_id: str, guid: str) -> None:
         """Record which of the user's files a post shows, before the post is stored, so that they stay."""
         for token in dict.fromkeys(re.findall(rb"/media/%b\.([A-Za-z0-9_-]{22})" % re.escape(user.encode()), said)):
-            await self._redis.script(_USE, [keys.medium(user, text(token))], ["shown", f"{feed_id} {guid}"])
+            await self._redis.script(_USE(file=keys.medium(user, text(token)), how="shown", what=f"{feed_id} {guid}"))
 
     async def sweep(self, user: str, items: Items, now: float) -> int:
         """Delete the user's files that were unused for `KEPT_UNUSED`; returns how many."""
@@ -118,8 +127,9 @@ class Media:
             if await self._is_shown(key, items):
                 await self._redis.command("HDEL", key, "unused")
                 continue
-            args: list[Arg] = ["unused", token, f"{now:.3f}", f"{now - KEPT_UNUSED:.3f}"]
-            deleted += await self._redis.script(_USE, [key, keys.media(user)], args)
+            times = {"now": f"{now:.3f}", "until": f"{now - KEPT_UNUSED:.3f}"}
+            call = _USE(file=key, media=keys.media(user), how="unused", what=token, **times)
+            deleted += await self._redis.script(call)
         return deleted
 
     async def _feeds_with(self, user: str, token: str) -> list[str]:

@@ -85,7 +85,7 @@ class Sources:
         for _ in range(_CHANGED_AT_ONCE):
             found = await self.get(user, source)
             changed = _encoded(Source(user, source, _checked_name(name), found.seed, found.created, now, found.app))
-            if await self.redis.script(_CHANGE, [keys.sources(user)], [source, _encoded(found), changed]):
+            if await self.redis.script(_CHANGE(record=keys.sources(user), fields=(source, _encoded(found), changed))):
                 break
         for uid in await self._followers(found):
             feed = await self.feeds.find(found.address)
@@ -159,8 +159,8 @@ class Sources:
 
     async def _write(self, source: Source, most: int) -> bool:
         """Write a source; False if its id exists. Raises QuotaReached, NotFound for an unknown user."""
-        names = [keys.user(source.user), keys.sources(source.user)]
-        reply = await self.redis.script(_CREATE, names, [source.id, _encoded(source), most or ""])
+        names = {"user": keys.user(source.user), "sources": keys.sources(source.user)}
+        reply = await self.redis.script(_CREATE(**names, id=source.id, value=_encoded(source), most=most or ""))
         if reply < 0:
             raise await absent(self.redis, source.user)
         if reply > 1:

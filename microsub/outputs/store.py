@@ -11,6 +11,7 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 import orjson
@@ -142,14 +143,28 @@ class OutputFeeds:
         self, user: str, name: str, action: str, now: float, fields: Mapping[str, str] | None = None, most: int = 0
     ) -> None:
         require_name(name)
-        said = [part for pair in (fields or {}).items() for part in pair]
         while True:
             former = text(await self._redis.command("HGET", keys.output(user, name), "secret")) or ""
             secret = secrets.token_urlsafe(24)
-            head: list[Arg] = [name, score_text(now), action, most, str(uuid.uuid4()), secret, sha256_hex(secret)]
-            known = [former, sha256_hex(former), keys.pattern(keys.output, user)]
-            args = [*head, _ADDRESSES, *known, *said]
-            reply = await self._redis.script(load("output_write"), self._record_keys(user, name), args)
+            call = load("output_write")(
+                user=keys.user(user),
+                outputs=keys.outputs(user),
+                addresses=keys.output_addresses(user),
+                feed=[key(user, name) for key in keys.OUTPUT_KEYS],
+                name=name,
+                now=score_text(now),
+                action=action,
+                most=most,
+                id=str(uuid.uuid4()),
+                secret=secret,
+                digest=sha256_hex(secret),
+                most_addresses=_ADDRESSES,
+                former=former,
+                former_digest=sha256_hex(former),
+                output_pattern=keys.pattern(keys.output, user),
+                fields=[*chain(*(fields or {}).items())],
+            )
+            reply = await self._redis.script(call)
             if text(reply[0]) != "changed":
                 self._check(reply, user, name, most)
                 return
@@ -175,9 +190,6 @@ class OutputFeeds:
         if feed.source is None:
             await self._write(feed.user, feed.name, "change", now, {"source": text(created)})
         return feed.source in {None, text(created)}
-
-    def _record_keys(self, user: str, name: str) -> list[str]:
-        return [keys.user(user), keys.outputs(user), keys.output_addresses(user), *_keys(user, name)]
 
     @staticmethod
     def _check(reply: Sequence[bytes], user: str, name: str, most: int) -> None:
@@ -212,8 +224,9 @@ class OutputFeeds:
         published = times or {item: now + position * 1e-6 for position, item in enumerate(items)}
         for batch in batches(list(items.items())):
             rows = [part for item, at in batch for part in (item, _words(at), score_text(published[item]))]
-            args: list[Arg] = [score_text(now), action, most, _REMOVED, ARCHIVE, *rows]
-            reply = await self._redis.script(load("output_edit"), _keys(feed.user, feed.name), args)
+            limits = {"most": most, "removed": _REMOVED, "archive": ARCHIVE}
+            call = load("output_edit")(feed=_keys(feed), now=score_text(now), action=action, **limits, items=rows)
+            reply = await self._redis.script(call)
             if text(reply[0]) == "missing":
                 raise _missing(feed.name)
             if text(reply[0]) == "full":
@@ -230,12 +243,12 @@ class OutputFeeds:
         """
         count = 0
         for batch in batches(items):
-            args: list[Arg] = [score_text(now)]
+            rows: list[Arg] = []
             for one in batch:
                 times = ["" if at is None else score_text(at) for at in (one.published, one.imported, one.edited)]
                 shown = " ".join([str(one.impressions), *map(score_text, one.times)]) if one.impressions else ""
-                args += [one.id, _words(versions.get(one.id, PostVersion())), *times, shown]
-            reply = await self._redis.script(load("output_restore"), _keys(feed.user, feed.name), args)
+                rows += [one.id, _words(versions.get(one.id, PostVersion())), *times, shown]
+            reply = await self._redis.script(load("output_restore")(feed=_keys(feed), now=score_text(now), items=rows))
             if text(reply[0]) == "missing":
                 raise _missing(feed.name)
             count += int(reply[1])
@@ -244,8 +257,8 @@ class OutputFeeds:
     async def rows(self, feed: OutputFeed, now: float, limit: int = MOST_ITEMS) -> list[OutputRow]:
         """The rows that the feed shows now, newest publication first."""
         earliest = score_text(now - feed.settings.max_age) if feed.settings.max_age else "-inf"
-        args: list[Arg] = [score_text(now), earliest, limit]
-        lines = texts(await self._redis.script(load("output_rows"), _keys(feed.user, feed.name), args))
+        call = load("output_rows")(feed=_keys(feed), now=score_text(now), earliest=earliest, most=limit)
+        lines = texts(await self._redis.script(call))
         found = (line.split(" ", 2) for line in lines)
         return [_row(item, float(time), edition) for item, time, edition in found]
 
@@ -323,7 +336,9 @@ class OutputFeeds:
     async def note_taken(self, feed: OutputFeed, source: str, position: int) -> None:
         """Record the position up to which the `source` was read, unless the settings have changed since."""
         await self._redis.script(
-            load("output_taken"), [keys.output(feed.user, feed.name)], [feed.taken_from, source, position]
+            load("output_taken")(
+                output=keys.output(feed.user, feed.name), recorded=feed.taken_from, source=source, position=position
+            )
         )
 
     async def never_in(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
@@ -351,9 +366,16 @@ class OutputFeeds:
         Raises TooManyRequests if too many replies are being sent.
         """
         reply = secrets.token_hex(8)
-        args: list[Arg] = [score_text(now), score_text(now + HELD), reply, _REPLIES, _HELD_KEY]
-        shown = [part for row in rows for part in (row.item, row.edition)]
-        found = await self._redis.script(load("output_reserve"), _keys(feed.user, feed.name), [*args, *shown])
+        call = load("output_reserve")(
+            feed=_keys(feed),
+            now=score_text(now),
+            until=score_text(now + HELD),
+            reply=reply,
+            most=_REPLIES,
+            life=_HELD_KEY,
+            items=[part for row in rows for part in (row.item, row.edition)],
+        )
+        found = await self._redis.script(call)
         if text(found[0]) == "busy":
             raise TooManyRequests(f"more than {_REPLIES} replies with this feed are being sent", 5)
         return Reservation(reply, frozenset(texts(found[1:])))
@@ -365,8 +387,8 @@ class OutputFeeds:
 
         False if the reservation has expired.
         """
-        args: list[Arg] = [score_text(now), reservation.reply, _TIMES, *shown]
-        return bool(await self._redis.script(load("output_settle"), _keys(feed.user, feed.name), args))
+        sent = {"now": score_text(now), "reply": reservation.reply, "times": _TIMES, "items": [*shown]}
+        return bool(await self._redis.script(load("output_settle")(feed=_keys(feed), **sent)))
 
     # --- for upkeep, and the check
 
@@ -391,8 +413,8 @@ class OutputFeeds:
             await self.edit(feed, "drop", dict.fromkeys(ids, PostVersion()), now)
 
 
-def _keys(user: str, name: str) -> list[str]:
-    return [key(user, name) for key in keys.OUTPUT_KEYS]
+def _keys(feed: OutputFeed) -> list[str]:
+    return [key(feed.user, feed.name) for key in keys.OUTPUT_KEYS]
 
 
 def _missing(name: str) -> NotFound:

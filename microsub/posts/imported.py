@@ -101,13 +101,14 @@ class Imported:
         key, left = keys.feed_imported(feed_id), dict(items)
         while left:
             before = [text(one or b"") for one in await self._redis.command("HMGET", key, *left)]
+            rows = ((guid, item, ids) for (guid, item), ids in zip(left.items(), before, strict=True))
+            tried = [(guid, item, ids) for guid, item, ids in rows if item not in ids.split()]
             calls = [
-                (_CHANGED_IF, [key], [guid, ids, " ".join([*ids.split(), item][-_MOST_COPIES:])])
-                for (guid, item), ids in zip(left.items(), before, strict=True)
-                if item not in ids.split()
+                _CHANGED_IF(record=key, fields=(guid, ids, " ".join([*ids.split(), item][-_MOST_COPIES:])))
+                for guid, item, ids in tried
             ]
             replies = await self._redis.scripts(calls)
-            left = {args[0]: left[args[0]] for (_, _, args), done in zip(calls, replies, strict=True) if not done}
+            left = {guid: item for (guid, item, _), done in zip(tried, replies, strict=True) if not done}
         if items:
             await self._redis.command("EXPIRE", key, KEPT)
 

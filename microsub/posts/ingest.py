@@ -58,9 +58,8 @@ log = structlog.get_logger(__name__)
 LOOK_UPS = Bounds(messages=50_000)
 """Maximum number of waiting look-ups; beyond it, posts remain incomplete for now."""
 
-_CLAIM, _UPDATE, _CHANGED_IF, _HANDED_ON = (
-    load(name) for name in ("item_claim", "item_update", "compare_and_set", "feed_handed_on")
-)
+_CLAIM, _UPDATE = load("item_claim"), load("item_update")
+_CHANGED_IF, _HANDED_ON = load("compare_and_set"), load("feed_handed_on")
 
 _KNOWN = (
     *("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold"),
@@ -188,7 +187,9 @@ class PostWriter:
 
     async def announced(self, updated: Iterable[WrittenItem]) -> None:
         """Note that these edits have been announced; later edits are left to their writers."""
-        calls = [(_CHANGED_IF, [keys.item(item.id)], ["untold", item.note, ""]) for item in updated if item.note]
+        calls = [
+            _CHANGED_IF(record=keys.item(item.id), fields=("untold", item.note, "")) for item in updated if item.note
+        ]
         if calls:
             await self._redis.scripts(calls)
 
@@ -267,7 +268,8 @@ class PostWriter:
 
     async def _release(self, feed_id: str, ids: Mapping[str, str]) -> None:
         """Take from items (guid → id) a guid that they had before: it is another post's now."""
-        calls = [(_CHANGED_IF, [keys.feed_guids(feed_id)], [guid, item_id, ""]) for guid, item_id in ids.items()]
+        guids = keys.feed_guids(feed_id)
+        calls = [_CHANGED_IF(record=guids, fields=(guid, item_id, "")) for guid, item_id in ids.items()]
         await self._redis.scripts(calls)
 
     async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
@@ -298,11 +300,20 @@ class PostWriter:
         """
         fresh = compared.new
         numbered = await self._write_new(feed, fresh, compared.last, now, version) if fresh else []
-        args: list[Arg] = [reading_text(reading), KEEP_UNFOLLOWED, len(edited), *(old.id for old, _ in edited)]
+        rest: list[Arg] = [old.id for old, _ in edited]
         for item_id, candidate in numbered:
-            args += (candidate.guid, item_id, score_text(candidate.score))
-        functions = (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_outbox)
-        reply = await self._redis.script(_CLAIM, [key(feed.id) for key in functions], args)
+            rest += (candidate.guid, item_id, score_text(candidate.score))
+        call = _CLAIM(
+            feed=keys.feed(feed.id),
+            guids=keys.feed_guids(feed.id),
+            items=keys.feed_items(feed.id),
+            outbox=keys.feed_outbox(feed.id),
+            reading=reading_text(reading),
+            life=KEEP_UNFOLLOWED,
+            edited=len(edited),
+            rest=rest,
+        )
+        reply = await self._redis.script(call)
         owners = texts(reply[0]) if reply else [""] * len(numbered)
         won = [pair for pair, owner in zip(numbered, owners, strict=True) if owner == pair[0]]
         lost = [pair for pair, owner in zip(numbered, owners, strict=True) if owner != pair[0]]
@@ -374,7 +385,7 @@ class PostWriter:
             if version:
                 fields["untold"] = version
             changed.append(_differences(data, wire))
-            calls.append((_UPDATE, [keys.item(old.id)], ["change", version, "", *_flat(fields)]))
+            calls.append(_UPDATE(item=keys.item(old.id), how="change", version=version, fields=_flat(fields)))
         written = await self._redis.scripts(calls)
         updated = [
             replace(_edited(old, candidate, version, names), growth=len(candidate.wire) - len(data))
@@ -391,7 +402,10 @@ class PostWriter:
     ) -> list[tuple[_Known, ItemToStore]]:
         """Note that a document confirms these items, so that no earlier one changes them; returns those that differ."""
         older = [(old, candidate) for old, candidate in same if old.version < version]
-        calls = [(_UPDATE, [keys.item(old.id)], ["confirm", version, candidate.hash]) for old, candidate in older]
+        calls = [
+            _UPDATE(item=keys.item(old.id), how="confirm", version=version, hash=candidate.hash)
+            for old, candidate in older
+        ]
         replies = await self._redis.scripts(calls) if calls else []
         return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
@@ -403,7 +417,7 @@ class PostWriter:
             if candidate.common and (now - old.registered_at > duplicates.REFRESH or old.common != candidate.common):
                 commands += duplicates.register(candidate.common, _post_of(feed, old.id, candidate))
                 fields = ("twin", candidate.common, "twin_at", score_text(now))
-                calls.append((_UPDATE, [keys.item(old.id)], ["change", ANY, "", *fields]))
+                calls.append(_UPDATE(item=keys.item(old.id), how="change", version=ANY, fields=fields))
         if commands:
             await self._redis.pipeline(commands)
             await self._redis.scripts(calls)
@@ -558,7 +572,7 @@ class Ingest:
             log.info("the queue of look-ups is full; look-ups are postponed", posts=len(wanted))
         await self._stream.published(events)
         await self._writer.announced(stored.updated)
-        return [(_HANDED_ON, [keys.feed_outbox(feed.id)], outbox)]
+        return [_HANDED_ON(outbox=keys.feed_outbox(feed.id), ids=outbox)]
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
         """The guids of these items in their feed; missing items, which other messages report, are left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from microsub.base.errors import StoreUnavailable
@@ -15,7 +16,7 @@ from microsub.posts.guid_changes import has_post_of
 from microsub.posts.packing import packed, unpacked
 from microsub.posts.values import ANY, BY_USER, FORMER_GUID, WRITTEN_GUID, ItemToStore
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
+from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import filled, reached, text, texts, within_reach
 from microsub.redis.scan import scanned
 from microsub.redis.scripts import batches, load
@@ -65,12 +66,13 @@ class Items:
         False if the item has another hash now, or no longer exists.
         """
         args = [part for name, value in fields.items() for part in (name, _stored(name, value))]
-        return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], ["complete", version, digest, *args]))
+        call = _UPDATE(item_id, how="complete", version=version, hash=digest, fields=args)
+        return bool(await self._redis.script(call))
 
     async def note(self, fields: Mapping[str, Mapping[str, Arg]]) -> None:
         """Set internal fields, by item; missing items stay missing."""
-        calls: list[ScriptCall] = [
-            (_UPDATE, [keys.item(item_id)], ["change", ANY, "", *(part for pair in values.items() for part in pair)])
+        calls = [
+            _UPDATE(item=keys.item(item_id), how="change", version=ANY, fields=[*chain(*values.items())])
             for item_id, values in fields.items()
         ]
         if calls:
@@ -84,7 +86,7 @@ class Items:
         if not changes:
             return {}
         args = [part for item_id, one, _, former in changes for part in (one.guid, item_id, former)]
-        owners = texts(await self._redis.script(_CHANGE_GUIDS, [keys.feed_guids(feed_id)], args))
+        owners = texts(await self._redis.script(_CHANGE_GUIDS(guids=keys.feed_guids(feed_id), changes=args)))
         changed = [change for change, owner in zip(changes, owners, strict=True) if owner == change[0]]
         written = ((item_id, one.guid, was, one.extra.get(WRITTEN_GUID, "")) for item_id, one, was, _ in changed)
         await self.note(
@@ -203,8 +205,8 @@ class Items:
 
         Following these cursors visits every post that existed at the start and isn't edited meanwhile exactly once.
         """
-        where = (after.score, after.item) if after else ("", "")
-        flat = filled(await self._redis.script(_PAGE, [keys.feed_items(feed_id)], [limit, *where]))
+        cursor = (after.score, after.item) if after else ("", "")
+        flat = filled(await self._redis.script(_PAGE(items=keys.feed_items(feed_id), limit=limit, cursor=cursor)))
         return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
@@ -245,7 +247,7 @@ class Items:
     async def _read(self, ids: Sequence[str], most: int, *, within_reach: bool = False) -> list[bytes | int | None]:
         """The replies to `item_data`, of many items at once where they needn't share a slot."""
         parts = list(batches(ids, 1 if self._redis.is_cluster else _AT_ONCE))
-        asked = self._redis.scripts([(_DATA, [keys.item(item_id) for item_id in part], [most]) for part in parts])
+        asked = self._redis.scripts([_DATA(items=[*map(keys.item, part)], most=most) for part in parts])
         found: list[bytes | int | None] = []
         for part, reply in zip(parts, await reached(asked) if within_reach else await asked, strict=True):
             found += [AWAY] * len(part) if isinstance(reply, StoreUnavailable) else reply

@@ -114,7 +114,7 @@ class Repacking:
             found = await asyncio.to_thread(_packed, plain)
             done = list(found)
             if not report.dry_run and found:
-                calls = [(_PACK, [keys.item(one)], [plain[one], data]) for one, data in found.items()]
+                calls = [_PACK(one, plain=plain[one], packed=data) for one, data in found.items()]
                 replies = await self.redis.scripts(calls)
                 done = [one for one, reply in zip(found, replies, strict=True) if reply]
             report = replace(

@@ -256,15 +256,16 @@ class ClusterRedis:
         """See `Redis.pipeline`. Raises StoreIncomplete if only some of the masters can be reached."""
         return self._complete(await self._run([_Call(command) for command in commands]))
 
-    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+    async def script(self, call: ScriptCall) -> Any:
         """See `Redis.script`."""
+        _, keys, _ = call
         master = self._at[slot_of(keys[0])] if keys else None
         if master is None:
-            return all_good(await self._run([_script_call(script, keys, args)]))[0]
+            return all_good(await self._run([_script_call(*call)]))[0]
         try:
-            return await master.script(script, keys, args)
+            return await master.script(call)
         except (AskError, StoreUnavailable) as error:
-            return all_good(await self._run([_script_call(script, keys, args)], [error]))[0]
+            return all_good(await self._run([_script_call(*call)], [error]))[0]
 
     async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """See `Redis.scripts`. Raises StoreIncomplete if only some of the masters can be reached."""

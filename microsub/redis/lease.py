@@ -66,7 +66,7 @@ class Lease(LeaseCommands):
     def releasing(self) -> ScriptCall:
         """The call that releases it, for the caller's last round trip; if that fails, it expires."""
         self.is_left = True
-        return _RENEW, [self._key], [self._token, 0]
+        return _RENEW(lease=self._key, token=self._token, left=0)
 
 
 async def first_value(redis: Redis, key: str, new: Callable[[], str]) -> str:

@@ -46,7 +46,7 @@ from microsub.base.errors import (
     StoreUnusable,
 )
 from microsub.base.logs import LibraryLogger
-from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
+from microsub.redis.protocol import READS, Arg, Command, ScriptCall
 
 log = LibraryLogger(__name__)
 
@@ -165,18 +165,19 @@ class Multiplexed:
         """See `Redis.pipeline`."""
         return all_good(await self.run(commands))
 
-    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+    async def script(self, call: ScriptCall) -> Any:
         """See `Redis.script`."""
         link = self._link
         if link is None or link.lost:
             link = await self._connected()
-        call = _pack(("EVALSHA", script.sha, len(keys), *keys, *args))
+        script, keys, args = call
+        packed = _pack(("EVALSHA", script.sha, len(keys), *keys, *args))
         try:
-            return await link.send(call)
+            return await link.send(packed)
         except NoScriptError:
             await self.command("SCRIPT", "LOAD", script.text)
             link = await self._connected()
-            return await link.send(call)
+            return await link.send(packed)
 
     async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """See `Redis.scripts`."""
@@ -479,11 +480,11 @@ class Acknowledged(Multiplexed):
             return await super().command(*args)
         return all_good(await self._written([args]))[0]
 
-    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+    async def script(self, call: ScriptCall) -> Any:
         """See `Redis.script`."""
-        if self._wanted == 0 or not script.writes:
-            return await super().script(script, keys, args)
-        return (await self.scripts([(script, keys, args)]))[0]
+        if self._wanted == 0 or not call[0].writes:
+            return await super().script(call)
+        return (await self.scripts([call]))[0]
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """See `Multiplexed.run`."""

@@ -74,7 +74,7 @@ class Redis(Protocol):
         """
         ...
 
-    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+    async def script(self, call: ScriptCall) -> Any:
         """Run a script whose keys share a slot, by its SHA; unknown scripts are loaded."""
         ...
 

@@ -258,7 +258,17 @@ class AddProgress:
         target = self.target
         script_keys = _KEYS.replace(_USER, target.user).replace(_UID, target.uid).split("\n")
         further, *rest = items
-        return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, further, self.chosen_by, target.uid, *rest]
+        return _ADD(
+            timeline=script_keys,
+            feed=feed_id,
+            now=now,
+            limit=target.limit,
+            fresh=target.fresh,
+            further=further,
+            chosen_by=self.chosen_by,
+            uid=target.uid,
+            items=rest,
+        )
 
     def accept(self, reply: list[bytes], steps: int) -> bool:
         """Collect the reply to the last of `steps` calls; returns whether another call is needed."""

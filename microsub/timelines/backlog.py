@@ -22,7 +22,7 @@ from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import SettingsOf
 from microsub.redis import keys
-from microsub.redis.protocol import Redis, ScriptCall
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import load
 
@@ -69,8 +69,8 @@ class TimelineBacklog:
 
         `since` is the earliest score. Channels that don't exist are skipped. One round trip.
         """
-        calls: list[ScriptCall] = [
-            (_NOTE, [keys.channels(user), keys.behind(user)], [feed_id, since, *listed])
+        calls = [
+            _NOTE(channels=keys.channels(user), behind=keys.behind(user), feed=feed_id, since=since, uids=listed)
             for user, listed in uids.items()
         ]
         return sum(await self._redis.scripts(calls))
@@ -84,7 +84,8 @@ class TimelineBacklog:
 
     async def caught_up(self, user: str, waiting: Waiting) -> None:
         """Delete a note whose posts were added, unless it has changed since it was read."""
-        await self._redis.script(_CAUGHT_UP, [keys.behind(user)], [f"{waiting.uid} {waiting.feed}", waiting.value, ""])
+        change = (f"{waiting.uid} {waiting.feed}", waiting.value, "")
+        await self._redis.script(_CAUGHT_UP(record=keys.behind(user), fields=change))
 
 
 def _waiting(key: str, field: str, value: bytes) -> Waiting:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from microsub.accounts import absent, unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis, ScriptCall
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
@@ -111,11 +111,9 @@ async def read_range(
     redis: Redis, user: str, uid: str, span: TimelineRange, now: float, credential: Credential | None = None
 ) -> tuple[bytes, PageRows]:
     """The rows next to the range's cursor, and the token's scopes if any; one script call."""
-    token = [keys.token(user, credential.digest)] if credential else []
-    cursor = span.cursor or _NO_CURSOR
-    of_user, patterns = _page_keys(user, span.unread_only)
-    args: list[Arg] = [span.limit, span.direction, *cursor, now, *patterns, uid]
-    reply = await redis.script(load("page"), [*of_user, *token], args)
+    place = {"limit": span.limit, "direction": span.direction, "cursor": span.cursor or _NO_CURSOR}
+    token = {"token": keys.token(user, credential.digest)} if credential else {}
+    reply = await redis.script(load("page")(**_page_keys(user, span.unread_only), **token, **place, now=now, uid=uid))
     state = reply[0]
     if state == b"channel":
         raise await absent(redis, user, uid)
@@ -125,11 +123,14 @@ async def read_range(
 
 
 @lru_cache(maxsize=4096)
-def _page_keys(user: str, unread_only: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _page_keys(user: str, unread_only: bool) -> Mapping[str, Any]:
     """The keys and patterns that page.lua takes, the same for all pages of a user."""
     walked = keys.unread if unread_only else keys.posts
-    patterns = tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread))
-    return (keys.channels(user), keys.user(user), keys.posts(user, SAVED), keys.behind(user)), patterns
+    return {
+        **{"channels": keys.channels(user), "user": keys.user(user), "saved": keys.posts(user, SAVED)},
+        **{"behind": keys.behind(user)},
+        "patterns": tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)),
+    }
 
 
 def _range_of(query: PageQuery) -> TimelineRange:
@@ -169,14 +170,12 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
     One round trip; for `global` one for every fifty channels.
     """
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
-    of_user = [keys.channels(user), keys.posts(user, SAVED)]
+    of_user = {"channels": keys.channels(user), "saved": keys.posts(user, SAVED), "patterns": patterns}
     left = [(0, part) for part in batches(ids, batch_for(uid))] or [(0, ids)]
     rows: dict[str, Row] = {}
     names: dict[str, str] = {}
     while left:
-        calls: list[ScriptCall] = [
-            (load("timeline_shown"), of_user, [*patterns, uid, visited, *part]) for visited, part in left
-        ]
+        calls = [load("timeline_shown")(**of_user, uid=uid, visited=visited, ids=part) for visited, part in left]
         further = []
         for (_, part), reply in zip(left, await redis.scripts(calls), strict=True):
             if reply[0]:
@@ -207,7 +206,8 @@ class OwnItems:
 async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
     """The ids of all items of the channel, or of any channel (`global`), up to `most`. Raises NotFound."""
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts)]
-    reply = await redis.script(load("timeline_ids"), [keys.channels(user), keys.behind(user)], [*patterns, uid, most])
+    lists = {"channels": keys.channels(user), "behind": keys.behind(user)}
+    reply = await redis.script(load("timeline_ids")(**lists, patterns=patterns, uid=uid, most=most))
     if reply == 0:
         raise await absent(redis, user, uid)
     behind, *ids = reply

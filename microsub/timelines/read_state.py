@@ -39,7 +39,7 @@ class ReadState:
         changed: set[str] = set()
         left = distinct(ids)
         while True:
-            reply = await self._redis.script(*_marking(user, uid, state, now, *left[: batch_for(uid)]))
+            reply = await self._redis.script(_marking(user, uid, state, now, *left[: batch_for(uid)]))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
             changed.update(split(reply[0]))
@@ -119,7 +119,7 @@ class ReadState:
         changed: set[str] = set()
         looked_at, has_left = BATCH, 0
         while looked_at == BATCH:
-            reply = await self._redis.script(*_marking(user, uid, "until", now, item, score))
+            reply = await self._redis.script(_marking(user, uid, "until", now, item, score))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
             ids, looked_at, has_left = reply
@@ -129,5 +129,5 @@ class ReadState:
 
 def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:
     """A call of lua/timeline_mark.lua."""
-    script_keys = [keys.channels(user), keys.live_events(user)]
-    return load("timeline_mark"), script_keys, [*set_patterns(user), uid, how, now, *rest]
+    lists = {"channels": keys.channels(user), "events": keys.live_events(user)}
+    return load("timeline_mark")(**lists, patterns=set_patterns(user), uid=uid, how=how, now=now, items=rest)

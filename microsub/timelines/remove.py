@@ -18,7 +18,7 @@ from microsub.base.errors import NotFound, QuotaReached
 from microsub.model.reader import GLOBAL, Reason
 from microsub.posts import Items
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.channels.follows import is_there
@@ -72,13 +72,20 @@ async def _leave(
     redis: Redis, user: str, uid: str, how: Leaving, which: str, args: Sequence[Arg], now: float
 ) -> tuple[tuple[str, ...], int]:
     """Call timeline_leave.lua: the ids that left, and how many were examined."""
-    script_keys = [
-        keys.channels(user),
-        *shown_keys(user),
-        *([keys.removed_channels(user)] if how.removed_too else []),
-    ]
-    first: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), which, how.unless_followed]
-    reply = await redis.script(load("timeline_leave"), script_keys, [*first, keys.channel_feeds(user, uid), *args])
+    call = load("timeline_leave")(
+        channels=keys.channels(user),
+        shown=shown_keys(user),
+        **({"removed": keys.removed_channels(user)} if how.removed_too else {}),
+        patterns=set_patterns(user),
+        uid=uid,
+        now=int(now),
+        reason=int(how.reason),
+        which=which,
+        feed=how.unless_followed,
+        feeds=keys.channel_feeds(user, uid),
+        rest=args,
+    )
+    reply = await redis.script(call)
     if isinstance(reply, int):
         raise await absent(redis, user, uid)
     return split(reply[0]), reply[1]
@@ -96,13 +103,14 @@ async def take_back(redis: Redis, items: Items, user: str, uid: str, ids: Sequen
 
 async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> None:
     """Make ids that left the channel `source` permanently stay out of `target` too."""
-    first: list[Arg] = [*set_patterns(user), target, 0, "left", source]
     for some in batches(ids):
-        await redis.script(load("timeline_move"), _move_keys(user, target), [*first, *some])
+        await redis.script(_moving(user, target, 0, "left", source, some))
 
 
-def _move_keys(user: str, target: str) -> list[str]:
-    return [keys.channels(user), *rule_keys(user, target), *shown_keys(user)]
+def _moving(user: str, target: str, now: int, which: str, most: Arg, rows: Sequence[str]) -> ScriptCall:
+    lists = {"channels": keys.channels(user), "rules": rule_keys(user, target), "shown": shown_keys(user)}
+    what = {"target": target, "now": now, "which": which, "most": most, "items": rows}
+    return load("timeline_move")(**lists, patterns=set_patterns(user), **what)
 
 
 async def move_items(
@@ -120,10 +128,8 @@ async def move_items(
         batch = left[: batch_for(GLOBAL)]
         known = {item.id: item for item in await items.timeline_items(batch)}
         which = "copy" if copies else "all" if hidden_too else "shown"
-        args: list[Arg] = [*set_patterns(user), target, int(now), which, most]
-        for item_id in batch:
-            args += [item_id, url_lines(known[item_id]) if item_id in known else ""]
-        reply = await redis.script(load("timeline_move"), _move_keys(user, target), args)
+        rows = [part for one in batch for part in (one, url_lines(known[one]) if one in known else "")]
+        reply = await redis.script(_moving(user, target, int(now), which, most, rows))
         if reply == -1:
             raise await absent(redis, user, target)
         if reply[0] == -1:
@@ -165,14 +171,14 @@ async def _replace_feed(
     if duplicates:
         wanted = [other.item for several in duplicates.values() for other in several]
         others = {item.id: item for item in await items.timeline_items(wanted)}
-        args: list[Arg] = [int(now), feed_id, uid]
+        rows: list[Arg] = []
         for item_id, several in duplicates.items():
             found = [(others[other.item], other.feed) for other in several if other.item in others]
-            args += [item_id, len(found)]
+            rows += [item_id, len(found)]
             for one, feed in found:
-                args += [one.id, one.score, feed, url_lines(one)]
-        script_keys = [keys.channel_feeds(user, uid), *timeline_keys(user, uid)]
-        await redis.script(load("timeline_swap"), script_keys, args)
+                rows += [one.id, one.score, feed, url_lines(one)]
+        where = {"feeds": keys.channel_feeds(user, uid), "timeline": timeline_keys(user, uid)}
+        await redis.script(load("timeline_swap")(**where, now=int(now), feed=feed_id, uid=uid, items=rows))
         await take_back(redis, items, user, uid, list(others), now)
     rest = [item_id for item_id in ids if item_id not in duplicates]
     if rest:

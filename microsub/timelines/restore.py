@@ -89,13 +89,13 @@ async def restore_items(
 
     Mutes and blocks apply, filters and limits don't. Repeating it changes nothing. Raises NotFound.
     """
-    args: list[Arg] = [now, len(back), uid]
+    rows: list[Arg] = []
     for one in reversed(back):
-        args += [one.item.id, one.item.score, "" if one.read_at is None else one.read_at, url_lines(one.item)]
+        rows += [one.item.id, one.item.score, "" if one.read_at is None else one.read_at, url_lines(one.item)]
     for absence in out:
-        args += [absence.id, absence.at, int(absence.reason)]
-    script_keys = [keys.channel(user, uid), *timeline_keys(user, uid)]
-    count = await redis.script(load("timeline_restore"), script_keys, args)
+        rows += [absence.id, absence.at, int(absence.reason)]
+    where = {"channel": keys.channel(user, uid), "timeline": timeline_keys(user, uid), "uid": uid}
+    count = await redis.script(load("timeline_restore")(**where, now=now, back=len(back), items=rows))
     if count < 0:
         raise await absent(redis, user, uid)
     dead = await take_back(redis, items, user, uid, [one.item.id for one in back], now)
@@ -132,8 +132,8 @@ async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, st
 async def repair_items(redis: Redis, user: str, uid: str, ids: Sequence[str], now: float) -> None:
     """Restore the invariants of the channel for these ids; those that aren't damaged stay as they are."""
     for some in batches(ids):
-        script_keys = [*set_keys(user, uid), *shown_keys(user)]
-        await redis.script(load("timeline_repair"), script_keys, [int(now), uid, *some])
+        where = {"sets": set_keys(user, uid), "shown": shown_keys(user), "uid": uid}
+        await redis.script(load("timeline_repair")(**where, now=int(now), ids=some))
 
 
 async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:

@@ -145,11 +145,18 @@ class Rules:
                 "mutes and blocks don't apply in 'saved': found that channel, expected another or 'global'"
             )
         url = normalise_profile(given)
-        patterns = [keys.pattern(of, user) for of in (keys.muted, keys.blocked)]
         reply = await self._redis.script(
-            load("rule_write"),
-            [listed(user), key(user, uid), keys.user(user)],
-            [uid, url, given if on else "", most, *patterns, int(listed is keys.channels)],
+            load("rule_write")(
+                channels=listed(user),
+                rules=key(user, uid),
+                user=keys.user(user),
+                uid=uid,
+                url=url,
+                given=given if on else "",
+                most=most,
+                patterns=[keys.pattern(of, user) for of in (keys.muted, keys.blocked)],
+                counts=int(listed is keys.channels),
+            )
         )
         if reply >= 2:
             raise QuotaReached("mutes and blocks", reply - 2, most)
@@ -233,10 +240,11 @@ async def settle_in(
     every_key = [timeline_keys(user, uid) for user, uid in channels]
     for batch in batches(items):
         listed = [part for item in batch for part in (item.id, item.score, url_lines(item))]
+        state = {"now": int(now), "lost": "lost" if lost else "", "items": listed}
         replies = await redis.scripts(
             [
-                (load("timeline_settle"), script_keys, [int(now), "lost" if lost else "", uid, *listed])
-                for (_, uid), script_keys in zip(channels, every_key, strict=True)
+                load("timeline_settle")(timeline=timeline, uid=uid, **state)
+                for (_, uid), timeline in zip(channels, every_key, strict=True)
             ]
         )
         moved = [before + split(reply) for before, reply in zip(moved, replies, strict=True)]

@@ -13,7 +13,7 @@ from microsub.base.errors import QuotaReached
 from microsub.model.reader import GLOBAL, SAVED, Reason
 from microsub.posts import Items
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Redis
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import batches, load
 from microsub.timelines.pages import shown_among
@@ -46,11 +46,15 @@ class SavedPosts:
         count = 0
         for batch in batches(distinct(ids)):
             known = await self._items.timeline_items(batch)
-            args: list[Arg] = [now, most]
-            for item in known:
-                args += [item.id, item.score]
-            script_keys = [keys.channels(user), *set_keys(user, SAVED), *shown_keys(user)]
-            reply = await self._redis.script(load("timeline_save"), script_keys, args)
+            call = load("timeline_save")(
+                channels=keys.channels(user),
+                sets=set_keys(user, SAVED),
+                shown=shown_keys(user),
+                now=now,
+                most=most,
+                items=[part for item in known for part in (item.id, item.score)],
+            )
+            reply = await self._redis.script(call)
             if isinstance(reply, int):
                 raise await absent(self._redis, user)
             if len(reply) > 1:

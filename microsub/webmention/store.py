@@ -16,7 +16,7 @@ from microsub.work import calendar_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from microsub.redis.protocol import Arg, Redis
+    from microsub.redis.protocol import Redis
 
 _WRITE = load("mention_write")
 
@@ -106,10 +106,20 @@ class MentionStore:
         most: int = MOST_WAITING,
     ) -> Written:  # fmt: skip
         """Write a webmention, whose source is checked at `look`; None: not at all."""
-        args: list[Arg] = [mention.id, "" if read is None else read.to_json(), mention.to_json()]
-        args += ["" if look is None else f"{look:.3f}", f"{now:.3f}", most, MOST_KEPT]
-        functions = (keys.user, keys.mentions, keys.mentions_waiting, keys.mentions_by_time)
-        return Written(await self._redis.script(_WRITE, [key(user) for key in functions], args))
+        call = _WRITE(
+            user=keys.user(user),
+            mentions=keys.mentions(user),
+            waiting=keys.mentions_waiting(user),
+            by_time=keys.mentions_by_time(user),
+            id=mention.id,
+            read="" if read is None else read.to_json(),
+            value=mention.to_json(),
+            look="" if look is None else f"{look:.3f}",
+            now=f"{now:.3f}",
+            most=most,
+            kept=MOST_KEPT,
+        )
+        return Written(await self._redis.script(call))
 
     async def waiting(self, user: str, now: float, most: int) -> list[str]:
         """At most `most` ids of webmentions whose source is due to be checked, the longest due first."""

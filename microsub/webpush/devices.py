@@ -161,10 +161,11 @@ class Devices:
     async def _write(self, user: str, device: Device) -> bool:
         """Write a device; False if there are too many. Raises Unauthorized for a user who is gone or disabled."""
         said, key = orjson.dumps(asdict(device)), keys.devices_told(user)
-        places = [keys.user(user), key, keys.user(user)]
-        done = await self._redis.script(load("user_record"), places, ["", MOST_DEVICES, "", "", device.id, said])
+        record = load("user_record")
+        new = {"user": keys.user(user), "record": key, "invitation": keys.user(user), "fields": (device.id, said)}
+        done = await self._redis.script(record(**new, most=MOST_DEVICES))
         if done == _IS_THERE or (done == _FULL and await self._redis.command("HEXISTS", key, device.id)):
-            done = await self._redis.script(load("user_record"), places, ["", "", "", "", device.id, said])
+            done = await self._redis.script(record(**new))
         if not done:
             raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
         return bool(done != _FULL)

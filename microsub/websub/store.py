@@ -11,7 +11,7 @@ from microsub.base.urls import host_of
 from microsub.feeds import KEEP_UNFOLLOWED, FeedRecord, Feeds, PushHealth, push_health, set_or_deleted
 from microsub.model.moments import number
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import fields, reading, texts
 from microsub.redis.scripts import load
 from microsub.websub.subscriptions import Callback, FeedSubscriptions
@@ -79,9 +79,16 @@ class SubscriptionStore:
 
         False, without a change, if the feed is gone or the callback has changed since it was `read`.
         """
-        expected = ("", "") if read is None else (_CALLBACK + read.token, read.to_json())
-        args: list[Arg] = [KEEP_UNFOLLOWED, *expected, len(agreed), *set_or_deleted(agreed), *set_or_deleted(health)]
-        return bool(await self._redis.script(_WRITE, [keys.feed(feed_id), keys.feed_websub(feed_id)], args))
+        expected = {} if read is None else {"field": _CALLBACK + read.token, "value": read.to_json()}
+        call = _WRITE(
+            feed=keys.feed(feed_id),
+            websub=keys.feed_websub(feed_id),
+            life=KEEP_UNFOLLOWED,
+            **expected,
+            count=len(agreed),
+            fields=[*set_or_deleted(agreed), *set_or_deleted(health)],
+        )
+        return bool(await self._redis.script(call))
 
     async def has_seen(self, feed_id: str, digest: str) -> bool:
         """Whether a delivery with that digest was processed recently."""
@@ -91,8 +98,16 @@ class SubscriptionStore:
     async def delivered(self, feed_id: str, taken: DeliveryTaken, record: Mapping[str, str]) -> bool:
         """Record a delivery, with fields of the feed's record; False if it was recorded before."""
         flat = [part for pair in record.items() for part in pair]
-        args: list[Arg] = [taken.digest, SEEN, taken.new, f"{taken.spent:.3f}", *flat]
-        return bool(await self._redis.script(_DELIVERED, [keys.feed(feed_id), keys.feed_websub(feed_id)], args))
+        call = _DELIVERED(
+            feed=keys.feed(feed_id),
+            websub=keys.feed_websub(feed_id),
+            digest=taken.digest,
+            seen=SEEN,
+            new=taken.new,
+            spent=f"{taken.spent:.3f}",
+            fields=flat,
+        )
+        return bool(await self._redis.script(call))
 
     async def with_callbacks(self, feed_ids: list[str]) -> list[str]:
         """The feeds that have subscriptions. One round trip."""

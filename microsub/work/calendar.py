@@ -95,7 +95,9 @@ class Calendar:
         parts: defaultdict[int, list[Arg]] = defaultdict(list)
         for member, at in times.items():
             parts[self._shard(member)] += (member, _time(at))
-        calls = [(_NOTE, self._shards[n], [how, *some]) for n, part in parts.items() for some in batches(part)]
+        calls = [
+            _NOTE(shard=self._shards[n], how=how, times=some) for n, part in parts.items() for some in batches(part)
+        ]
         if calls:
             await self._redis.scripts(calls)
 
@@ -114,9 +116,11 @@ class Calendar:
         if not shards:
             return [], 0.0
         share = max(1, most // len(shards))
-        args: list[Arg] = [_time(now), share, _time(now + lease), _time(now + self._farthest), *among]
+        ends = {"until": _time(now + lease), "farthest": _time(now + self._farthest)}
         claims, latest = [], 0.0
-        for reply in await self._redis.scripts([(_TAKE, shard, args) for shard in shards[:most]]):
+        for reply in await self._redis.scripts(
+            [_TAKE(shard=shard, now=_time(now), most=share, **ends, among=among) for shard in shards[:most]]
+        ):
             before, token, *members = texts(reply)
             latest = max(latest, float(before))
             claims += [Claim(member, token) for member in members]
@@ -132,7 +136,7 @@ class Calendar:
 
     async def end(self, claim: Claim, again: float | None) -> None:
         """End a claim: the member is due `again`, None for never, or as it was planned during the claim."""
-        await self._redis.script(*self.ending(claim, again, "done"))
+        await self._redis.script(self.ending(claim, again, "done"))
 
     def ending(self, claim: Claim, at: float | None, what: Ending) -> ScriptCall:
         """The call of `end`, to be sent with others.
@@ -140,7 +144,7 @@ class Calendar:
         Its reply is one number: 0 if the claim was lost, 2 if the member was planned during it, else 1.
         """
         shard = self._shards[self._shard(claim.member)]
-        return _END, shard, [claim.member, claim.token, what, "" if at is None else _time(at)]
+        return _END(shard=shard, ends=(claim.member, claim.token, what, "" if at is None else _time(at)))
 
     async def visit(self, now: float, work: Callable[[str], Awaitable[float | None]], *, at_once: int = 1) -> int:
         """Run `work` for each due member; it returns the next due time, or None for never.
@@ -169,8 +173,8 @@ class Calendar:
         sent = [(n, some) for n, part in parts.items() for some in batches(part, _KEPT_TOGETHER)]
         calls = []
         for n, some in sent:
-            args = [part for claim in some for part in (claim.member, claim.token, what, _time(at))]
-            calls.append((_END, self._shards[n], args))
+            kept_until = [part for claim in some for part in (claim.member, claim.token, what, _time(at))]
+            calls.append(_END(shard=self._shards[n], ends=kept_until))
         ends = zip(sent, await self._redis.scripts(calls), strict=True)
         kept = {claim for (_, some), reply in ends for claim, end in zip(some, reply, strict=True) if end}
         return [claim in kept for claim in claims]

@@ -94,30 +94,30 @@ class Stream:
         self.name = name
         self._redis = redis
         self._key = keys.stream(name)
-        self._keys = [self._key, keys.stream_bytes(name)]
+        self._keys = {"stream": self._key, "size": keys.stream_bytes(name)}
 
     async def add(self, messages: Sequence[Mapping[str, bytes]]) -> list[str]:
         """Append messages, all or none; returns their ids. Raises StoreFull and StoreUnavailable."""
         if not messages:
             return []
-        return texts(await self._redis.script(*self.adding(messages)))
+        return texts(await self._redis.script(self.adding(messages)))
 
     def adding(self, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that `add` makes, to be sent with others."""
-        return _ADD, self._keys, [0, 0, "", *_args(messages)]
+        return _ADD(**self._keys, bounds=(0, 0), messages=_args(messages))
 
     async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
         """Append messages, all or none; False if the stream is full. Raises StoreFull and StoreUnavailable."""
-        limits: list[Arg] = [bounds.messages, bounds.bytes, ""]
-        return bool(await self._redis.script(_ADD, self._keys, [*limits, *_args(messages)]))
+        limits = (bounds.messages, bounds.bytes)
+        return bool(await self._redis.script(_ADD(**self._keys, bounds=limits, messages=_args(messages))))
 
     def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that appends messages unless the stream is full.
 
         If it is full, the call notes that messages were left out (`left_out`), and replies 0.
         """
-        limits: list[Arg] = [bounds.messages, bounds.bytes, secrets.token_hex(8)]
-        return _ADD, [*self._keys, keys.stream_left_out(self.name)], [*limits, *_args(messages)]
+        noting = {"left_out": keys.stream_left_out(self.name), "mark": secrets.token_hex(8)}
+        return _ADD(**self._keys, bounds=(bounds.messages, bounds.bytes), **noting, messages=_args(messages))
 
     async def left_out(self) -> str | None:
         """A mark, different each time, if messages were left out and not added since; otherwise None."""
@@ -126,7 +126,7 @@ class Stream:
 
     async def made_up(self, mark: str) -> None:
         """Note that all messages left out when `left_out` returned that mark have been added."""
-        await self._redis.script(_RELEASE, [keys.stream_left_out(self.name)], [mark, 0])
+        await self._redis.script(_RELEASE(lease=keys.stream_left_out(self.name), token=mark, left=0))
 
     async def take(self, consumer: str, count: int) -> list[Message]:
         """Up to `count` new messages, oldest first; `consumer` owns them until they are done."""
@@ -165,19 +165,16 @@ class Stream:
     async def done(self, messages: Sequence[Message]) -> None:
         """Remove messages that have had all their effects. Idempotent."""
         if messages:
-            args: list[Arg] = [GROUP]
-            for message in messages:
-                args += [message.id, message.size]
-            await self._redis.script(_DONE, self._keys, args)
+            done = [part for one in messages for part in (one.id, one.size)]
+            await self._redis.script(_DONE(**self._keys, group=GROUP, messages=done))
 
     async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
         """Release messages that `consumer` won't finish, without counting the attempt."""
         if messages:
-            args: list[Arg] = [GROUP, consumer, _LONG_IDLE]
-            for message in messages:
-                args += [message.id, max(0, message.deliveries - 1)]
+            left = [part for one in messages for part in (one.id, max(0, one.deliveries - 1))]
+            call = _HAND_BACK(stream=self._key, group=GROUP, consumer=consumer, idle=_LONG_IDLE, messages=left)
             try:
-                await self._redis.script(_HAND_BACK, self._keys[:1], args)
+                await self._redis.script(call)
             except ResponseError as error:
                 if not _missing(error):
                     raise
@@ -201,7 +198,7 @@ class Stream:
 
     async def forget_consumers(self, idle: float) -> int:
         """Forget consumers without messages that were idle for `idle` seconds; returns how many."""
-        return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
+        return int(await self._redis.script(_LEAVE(stream=self._key, group=GROUP, idle=int(idle * 1000))))
 
     async def _first(self, verb: str, start: str, end: str) -> str | None:
         found = await self._redis.command(verb, self._key, start, end, "COUNT", 1)

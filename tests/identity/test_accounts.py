@@ -121,7 +121,9 @@ async def test_a_token_with_an_invalid_expiry_is_never_made(world: OneReader, en
     digest = "ab" * 32
     names = [keys.user(ANN), keys.token(ANN, digest), keys.tokens(ANN)]
     with pytest.raises(redis.exceptions.ResponseError, match="expires"):
-        await world.redis.script(load("token_create"), names, [digest, "read", "", NOW, end, "", keys.token(ANN, "*")])
+        await world.redis.script(
+            (load("token_create"), names, [digest, "read", "", NOW, end, "", keys.token(ANN, "*")])
+        )
     assert await world.redis.command("EXISTS", *names[1:]) == 0
 
 

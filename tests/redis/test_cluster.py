@@ -63,8 +63,8 @@ async def test_a_slot_that_moves_is_followed(redis: ClusterRedis, replicated: Cl
 
     async def works(value: str) -> None:
         assert await redis.command("SET", key, value) == b"OK"
-        assert await redis.script(GET, [key]) == value.encode()
-        assert await redis.script(SET, [other], [value]) == b"OK"
+        assert await redis.script((GET, [key], [])) == value.encode()
+        assert await redis.script((SET, [other], [value])) == b"OK"
         assert await redis.pipeline([("GET", key), ("SET", "elsewhere", value), ("GET", other)]) == [
             *(value.encode(), b"OK", value.encode())
         ]
@@ -124,7 +124,7 @@ async def test_a_write_that_no_replica_has_is_not_acknowledged(redis: ClusterRed
     os.kill(replica.pid, signal.SIGSTOP)
     try:
         with pytest.raises(StoreUnavailable, match="only 0 of 1 replicas"):
-            await redis.script(SET, ["key"], ["2"])
+            await redis.script((SET, ["key"], ["2"]))
         assert await redis.command("GET", "key") == b"2"
         elsewhere = next(name for name in "abcdef" if replicated.first_master_of(name) is not master)
         assert await redis.command("SET", elsewhere, "2") == b"OK"
@@ -242,13 +242,13 @@ async def test_only_reads_are_repeated_after_a_lost_connection() -> None:
         telling.passing = [None, b"$1\r\nx\r\n"]
         assert await redis.command("GET", "a") == b"x"
         telling.passing = [None, b"$1\r\ny\r\n"]
-        assert await redis.script(GET, ["a"]) == b"y"
+        assert await redis.script((GET, ["a"], [])) == b"y"
         telling.passing = [None]
         with pytest.raises(StoreUnavailable):
             await redis.command("SET", "a", "1")
         telling.passing = [None]
         with pytest.raises(StoreUnavailable):
-            await redis.script(SET, ["b"], ["1"])
+            await redis.script((SET, ["b"], ["1"]))
         telling.passing = [None]
         with pytest.raises(StoreUnavailable):
             await redis.pipeline([("GET", "a"), ("SET", "c", "1")])

@@ -1,7 +1,9 @@
 """The key module: names, slots, lifetimes."""
 
+import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.crc import key_slot
@@ -9,7 +11,7 @@ from redis.crc import key_slot
 import microsub
 from microsub.admin.check.keynames import texts
 from microsub.redis import keys
-from microsub.redis.scripts import script_files
+from microsub.redis.scripts import NamedScript, load, script_files
 from tests.support.invariants import assert_no_stray_keys, named_keys
 
 ROOT = Path(microsub.__file__).parent
@@ -88,6 +90,58 @@ def test_scripts_open_with_their_contract():
         assert path.read_text().startswith("-- "), path.name
         for part in ("Atomic", "KEYS", "ARGV", "reply"):
             assert part in head, f"{path.name} says nothing of {part}"
+
+
+def test_scripts_are_called_by_the_names_in_their_heads():
+    """Every call in the product gives the names that the script's head has, each once."""
+    called = set()
+    for path in Path(microsub.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        named = {
+            target.id: value.args[0].value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and len(node.targets) == 1
+            for target, value in _pairs(node)
+            if _is_load(value)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and (_is_load(node.func) or getattr(node.func, "id", "") in named):
+                name = node.func.args[0].value if _is_load(node.func) else named[node.func.id]
+                called.add(name)
+                script, given = load(name), {one.arg for one in node.keywords}
+                names = [one.name for one in (*script.keys, *script.args)]
+                assert len(names) == len(set(names)), name
+                assert given - {None} <= set(names), f"{path.name}: {name}"
+                required = {one.name for one in (*script.keys, *script.args) if one.values and not one.is_optional}
+                required -= {one.name for one in (*script.keys, *script.args) if node.args and one.key}
+                assert None in given or required <= given, f"{path.name}: {name} needs {required - given}"
+    assert called == script_files().keys()
+
+
+def _is_load(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "load" and len(node.args) == 1
+
+
+def _pairs(node: ast.Assign) -> list[tuple[Any, Any]]:
+    """Targets and values of an assignment, of several in one line too."""
+    target, value = node.targets[0], node.value
+    several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+    return list(zip(target.elts, value.elts, strict=True)) if several else [(target, value)]
+
+
+def test_a_wrong_call_of_a_script_is_an_error():
+    """Names that are missing or unknown, a wrong number of values, and heads whose numbers aren't consecutive."""
+    script = NamedScript(
+        "x", "-- KEYS  1 user  2 token?\n-- ARGV  1, 2 patterns: a, b  3 now?\n--       4.. ids\nreturn 1\n"
+    )
+    assert script(user="u", patterns=("a", "b"), ids=["1"])[1:] == (["u"], ["a", "b", "", "1"])
+    assert script(user="u", token="t", patterns=("a", "b"), now=5)[1:] == (["u", "t"], ["a", "b", 5])
+    assert script("ann", patterns=("a", "b"))[1] == [keys.user("ann")]
+    for wrong in ({}, {"user": "u", "patterns": ("a",)}, {"user": "u", "patterns": ("a", "b"), "other": 1}):
+        with pytest.raises(TypeError, match=r"x\.lua"):
+            script(**wrong)
+    with pytest.raises(ValueError, match="expected 2"):
+        NamedScript("x", "-- KEYS  1 user  3 token\n")
 
 
 def test_patterns_tell_keys_apart():

@@ -55,7 +55,7 @@ async def test_every_caller_gets_their_own_reply(redis):
         if number % 3 == 0:
             assert await redis.pipeline([("GET", key), ("STRLEN", key)]) == [b"%d" % number, len(str(number))]
         elif number % 3 == 1:
-            assert await redis.script(ECHO, [key], [number]) == [key.encode(), b"%d" % number]
+            assert await redis.script((ECHO, [key], [number])) == [key.encode(), b"%d" % number]
         else:
             assert await redis.command("GET", key) == b"%d" % number
 
@@ -136,12 +136,12 @@ async def test_an_error_reaches_only_its_caller(redis):
 async def test_an_unknown_script_is_loaded(redis):
     """This includes scripts that the server has forgotten, and several scripts at once."""
     other = Script("other", "return ARGV[1]")
-    assert await redis.script(ECHO, ["k"], [1]) == [b"k", b"1"]
+    assert await redis.script((ECHO, ["k"], [1])) == [b"k", b"1"]
     await redis.command("SCRIPT", "FLUSH")
     calls = [(ECHO, ["a"], [1]), (other, [], ["two"]), (ECHO, ["b"], ["3"])]
     assert await redis.scripts(calls) == [[b"a", b"1"], b"two", [b"b", b"3"]]
     await redis.command("SCRIPT", "FLUSH")
-    assert await asyncio.gather(*(redis.script(ECHO, ["k"], [n]) for n in range(20))) == [
+    assert await asyncio.gather(*(redis.script((ECHO, ["k"], [n])) for n in range(20))) == [
         [b"k", b"%d" % n] for n in range(20)
     ]
 
@@ -151,7 +151,7 @@ async def test_a_script_error_is_a_bug_and_stays_one(redis):
     broken = Script("broken", "return redis.call('INCR', 'text')")
     await redis.command("SET", "text", "x")
     with pytest.raises(ResponseError, match="not an integer"):
-        await redis.script(broken, [])
+        await redis.script((broken, [], []))
     with pytest.raises(ResponseError, match="not an integer"):
         await redis.scripts([(ECHO, ["a"], [1]), (broken, [], [])])
 
@@ -167,7 +167,7 @@ async def test_a_full_redis_refuses_with_a_clear_error(redis, outside):
         with pytest.raises(StoreFull):
             await redis.pipeline([("GET", "before"), ("SET", "a", "x")])
         with pytest.raises(StoreFull):
-            await redis.script(write, ["{a}1", "{a}2"])
+            await redis.script((write, ["{a}1", "{a}2"], []))
         with pytest.raises(StoreFull):
             await redis.scripts([(write, ["{a}1", "{a}2"], [])])
         assert await redis.command("GET", "before") == b"x"
@@ -409,7 +409,7 @@ async def test_tls_and_password(secured):
     url, certificate = secured
     redis = await connect(f"{url}?ssl_ca_certs={certificate}")
     assert await redis.command("SET", "a", 1) == b"OK"
-    assert await redis.script(ECHO, ["k"], [1]) == [b"k", b"1"]
+    assert await redis.script((ECHO, ["k"], [1])) == [b"k", b"1"]
     await redis.aclose()
     with pytest.raises(StoreUnavailable):
         await connect(url.replace("p%40ss", "wrong") + f"?ssl_ca_certs={certificate}")

@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import NoScriptError, RedisError
 
 from microsub.redis.multiplexer import all_good, translate
-from microsub.redis.protocol import Arg, Command, Redis, Script
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 
 
 class Wrapped:
@@ -32,8 +32,9 @@ class Wrapped:
         name, args = (commands[0][0], commands[0]) if commands else ("", ())
         return await self._trip(name, args, lambda: self._redis.pipeline(commands))
 
-    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
-        return await self._trip(script.name, args, lambda: self._redis.script(script, keys, args))
+    async def script(self, call: Any) -> Any:
+        script, _, args = call
+        return await self._trip(script.name, args, lambda: self._redis.script(call))
 
     async def scripts(self, calls: Any) -> Any:
         name, args = (calls[0][0].name, calls[0][2]) if calls else ("", ())
@@ -197,11 +198,11 @@ class ClientRedis:
         """See `Redis.pipeline`."""
         return all_good(await self._run(commands))
 
-    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+    async def script(self, call: ScriptCall) -> Any:
         """See `Redis.script`."""
-        return (await self.scripts([(script, keys, args)]))[0]
+        return (await self.scripts([call]))[0]
 
-    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
+    async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """See `Redis.scripts`."""
         commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
         replies = await self._run(commands)

@@ -5,8 +5,8 @@
 -- A pause longer than the maximum was written by a clock that was ahead; it is ignored.
 --
 -- KEYS  1 attempts
--- ARGV  1 now, or '' to give back one that didn't fail, with the pause that it began  2 seconds that the count is kept
---       3.. pause after the first attempt, the second …; the last one applies to all later ones
+-- ARGV  1 now?: '' to give back one that didn't fail, with the pause that it began  2 kept?: seconds that the count is
+--       kept  3.. pauses: after the first attempt, the second …; the last one applies to all later ones
 -- reply the seconds to wait, rounded up, 0: admitted; and the current number of attempts
 local held = redis.call('HMGET', KEYS[1], 'count', 'until')
 local count, pause_until = tonumber(held[1] or '0'), tonumber(held[2] or '0')

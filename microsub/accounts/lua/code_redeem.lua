@@ -4,12 +4,12 @@
 -- tokens and the other finds them, a crash leaves either an unused code or the whole grant, and no grant outlives a
 -- noticed misuse.
 --
--- KEYS  1 user  2 code  3 grant  4 grants  5 access token  6 tokens
--- ARGV  1 now  2 '1' if the request fits the code  3 use: 'token' or 'profile'  4 seconds in which the same request
---       gets the same reply  5 pattern of token keys
---       for 'token': 6 id of the grant  7 digest of the access token  8 its expiry  9 digest of the refresh token
---       10 seed of the next one  11 expiry of the grant  12 maximum number of grants and tokens of the user, 0 for none
---       13 pattern of grant keys
+-- KEYS  1 user  2 code  3 grant  4 grants  5 access_token  6 tokens
+-- ARGV  1 now  2 fits: '1' if the request fits the code  3 use: 'token' or 'profile'  4 repeat: seconds in which the
+--       same request gets the same reply  5 token_pattern  6 id?: of the grant (6 to 13 for 'token')  7 access?: digest
+--       of the access token  8 access_expires?  9 refresh?: digest of the refresh token  10 seed?: of the next one
+--       11 expires?: of the grant  12 most?: maximum number of grants and tokens of the user, 0 for none
+--       13 grant_pattern?
 -- reply 'unknown'; 'disabled'; 'expired'; 'refused': it didn't fit, and the code is used up; 'reused': it was used
 --       before, and its grant is ended; 'given'; 'again': the same request a moment ago; 'full': the maximum is
 --       reached, and the code isn't changed

@@ -6,9 +6,10 @@
 -- Atomic: the check of the counts and the count, so that concurrent checks can't exceed the limit.
 --
 -- KEYS  1 checks  2 networks
--- ARGV  1 digest of the network  2 digest of the larger network, or the same  3 time after which a valid token counts
---       4 share of known networks  5 maximum of one of them  6 share of first checks  7 maximum of one larger network
---       8 share of further checks  9 maximum of one network  10 seconds of the period
+-- ARGV  1 network: its digest  2 site: digest of the larger network, or the same  3 since: when a valid token counts
+--       4 known: share of known networks  5 of_known: maximum of one of them  6 first: share of first checks
+--       7 of_first: maximum of one larger network  8 further: share of further checks  9 of_further: maximum of one
+--       network  10 period: in seconds
 -- reply 0: counted; else seconds until the next period
 local function count(field) return tonumber(redis.call('HGET', KEYS[1], field) or 0) end
 local function take(share, from)

@@ -4,9 +4,9 @@
 -- isn't stored, nor one of a disabled user; a change of these finds all tokens stored before it.
 --
 -- KEYS  1 user  2 token  3 foreign  4 refused
--- ARGV  1 digest  2 me  3 token endpoint or ''  4 scopes  5 client  6 now  7 time until which no new check is needed
---       8 end of the record  9 seconds until then  10 the provider's own time of expiry or ''
---       11 maximum number of tokens of a user  12 pattern: token
+-- ARGV  1 digest  2 me  3 endpoint: for tokens, or ''  4 scopes  5 client  6 now  7 until: when a new check is needed
+--       8 end: of the record  9 life: seconds until then  10 ends: the provider's own time of expiry or ''  11 most:
+--       maximum number of tokens of a user  12 token_pattern
 -- reply 1; 0: not stored
 local user = redis.call('HMGET', KEYS[1], 'me', 'token_endpoint', 'disabled')
 if not user[1] or user[1] ~= ARGV[2] or (user[2] or '') ~= ARGV[3] or user[3] then return 0 end

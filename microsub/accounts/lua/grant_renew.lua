@@ -3,11 +3,12 @@
 -- Atomic: the check that the refresh token is the newest, and its replacement. So of two concurrent requests one renews
 -- and the other finds the result, and a stolen token is noticed when thief and owner have both used it.
 --
--- KEYS  1 user  2 grant  3 grants  4 new access token  5 tokens
--- ARGV  1 now  2 id of the grant  3 digest of the refresh token shown  4 seconds in which the same request gets the same
---       reply  5 pattern of token keys  6 digest of the new refresh token  7 seed of the one after  8 new expiry of the
---       grant  9 digest of the new access token  10 its scopes  11 its expiry  12 time at which older access tokens of
---       the grant end  13 maximum number of these
+-- KEYS  1 user  2 grant  3 grants  4 access_token: the new one  5 tokens
+-- ARGV  1 now  2 id: of the grant  3 shown: digest of the refresh token shown  4 repeat: seconds in which the same
+--       request gets the same reply  5 token_pattern  6 refresh: digest of the new refresh token  7 seed: of the one
+--       after  8 expires: new expiry of the grant  9 access: digest of the new access token  10 scopes: its scopes
+--       11 access_expires: its expiry  12 older_end: time at which older access tokens of the grant end  13 most:
+--       maximum number of these
 -- reply 'unknown'; 'disabled'; 'expired'; 'reused': not the newest refresh token, and the grant has been ended; 'given';
 --       'again': the same request a moment ago
 -- include: grants

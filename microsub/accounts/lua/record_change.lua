@@ -3,11 +3,11 @@
 -- Atomic: the check and the write, so that nothing is written for a user that never existed, and a record that has ended
 -- meanwhile isn't created again. A change of the user's identity also deletes what the former provider said of tokens.
 --
--- KEYS  1 record  2.. keys with the same lifetime; or 2 foreign  3.. networks, and further keys of that identity, if
---       these are to be deleted
--- ARGV  1 field that every such record has  2 seconds that all keys live from now on, or ''  3 pattern: token, to delete
---       the stored tokens of other providers, or ''  4.. pairs of field and value; an empty value deletes the field,
---       except for the one that every record has
+-- KEYS  1 record  2.. others: with the same lifetime; or foreign, networks, and further keys of that identity, if these
+--       are to be deleted
+-- ARGV  1 field: that every such record has  2 life?: seconds that all keys live from now on, or ''  3 token_pattern?:
+--       to delete the stored tokens of other providers, or ''  4.. fields: pairs of field and value; an empty value
+--       deletes the field, except for the one that every record has
 -- reply 0: there is none; 1
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 for i = 4, #ARGV, 2 do

@@ -3,8 +3,9 @@
 -- Atomic: of several requests with the old secret one makes the copy; a session that ended meanwhile isn't renewed. The
 -- old record names the new one, and is kept until the new secret has been used once, or until its own last day ends.
 --
--- KEYS  1 old session  2 new session  3 sessions
--- ARGV  1 old digest  2 new digest  3 now  4 new salt  5 seconds that the new one lives  6 seconds for the old one
+-- KEYS  1 old  2 new  3 sessions
+-- ARGV  1 old_digest  2 new_digest  3 now  4 salt: of the new one  5 life: seconds that the new one lives  6 overlap:
+--       seconds for the old one
 -- reply 0: there is none; 1
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 if redis.call('HSETNX', KEYS[1], 'next', ARGV[2]) == 0 then return 1 end

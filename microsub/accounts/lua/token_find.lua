@@ -3,7 +3,7 @@
 -- Atomic: a token, its grant and its source end in separate steps, of which this sees one state. Writes nothing.
 --
 -- KEYS  1 user  2 token  3 sources
--- ARGV  1 pattern of grants' keys  2 prefix of the mark of a source's token
+-- ARGV  1 grant_pattern  2 mark: prefix of the mark of a source's token
 -- reply {scope, client, created, expires, foreign, grant, mark}, {me, created, disabled of the user}, the source's id
 --       or '', its record or nothing
 local token = redis.call('HMGET', KEYS[2], 'scope', 'client', 'created', 'expires', 'foreign', 'grant', 'mark')

@@ -2,8 +2,8 @@
 --
 -- Atomic: a user always has these channels, and of two callers one creates the user and the other finds it.
 --
--- KEYS  1 user  2 channels  3 channel 'notifications'  4 channel 'saved'
--- ARGV  1 me  2 now  3, 4 names of the channels  5 'registered': created by signing in; ''
+-- KEYS  1 user  2 channels  3, 4 built_in: the channels 'notifications' and 'saved'
+-- ARGV  1 me  2 now  3, 4 names: of the channels  5 how?: 'registered': created by signing in; ''
 -- reply 1 if it was created, 0 if it existed
 local made = redis.call('HSETNX', KEYS[1], 'me', ARGV[1])
 if made == 1 then

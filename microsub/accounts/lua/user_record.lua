@@ -3,9 +3,9 @@
 -- Atomic: the check of the user, the invitation and the existing records, and the write. So nothing is created for a user
 -- who was disabled meanwhile, an invitation is valid once, and a record is always in the list by which it is found.
 --
--- KEYS  1 user  2 record  3 invitation  4 set of such records' digests, if there is one
--- ARGV  1 digest of the invitation, or ''  2 maximum number of fields, for one that must be new; '' to overwrite
---       3 seconds that it is kept, or ''  4 its digest  5.. pairs of field and value
+-- KEYS  1 user  2 record  3 invitation  4 listed?: set of such records' digests, if there is one
+-- ARGV  1 code?: digest of the invitation, or ''  2 most?: maximum number of fields, for one that must be new; '' to
+--       overwrite  3 life?: seconds that it is kept, or ''  4 digest?: its digest  5.. fields: pairs of field and value
 -- reply 0: no such user, or disabled; -1: the invitation isn't valid; -2: the maximum is reached; -3: the field exists
 --       already; 1, or with a set the number of digests in it
 -- include: active

@@ -2,9 +2,9 @@
 --
 -- Atomic: the check of the recorded configuration and the write, so if two processes have two files, the newer wins.
 --
--- KEYS  1 config:applied
--- ARGV  1 hash that is expected to be recorded ('' for none)  2 time of the file's last edit
---       3.. pairs of field and value
+-- KEYS  1 applied
+-- ARGV  1 former: hash that is expected to be recorded ('' for none)  2 edited_at: time of the file's last edit
+--       3.. fields: pairs of field and value
 -- reply 1, or 0: another configuration is recorded; -1: the recorded one is from a later edit
 local hash = redis.call('HGET', KEYS[1], 'hash') or ''
 if hash ~= ARGV[1] then return 0 end

@@ -2,8 +2,8 @@
 --
 -- Atomic: all events or none, in a row.
 --
--- KEYS  1 events
--- ARGV  1 how many are kept at least  2.. per event: n, n names and values in turn
+-- KEYS  1 stream
+-- ARGV  1 kept: how many are kept at least  2.. events: per event: n, n names and values in turn
 -- reply nothing
 local at = 2
 while at <= #ARGV do

@@ -4,8 +4,9 @@
 -- one; unannounced changes by others stay in the note. A reading writes nothing if a later one has begun.
 --
 -- KEYS  1 feed
--- ARGV  1 the reading that writes, or ''  2 a nonce, unique to this call  3 how many fields follow that are compared
---       4.. per field: name, '1' to set or '' to delete, value; then the fields to write only if any of these changed
+-- ARGV  1 reading: the one that writes, or ''  2 nonce: unique to this call  3 compared: how many fields follow that
+--       are compared  4.. fields: per field: name, '1' to set or '' to delete, value; then the fields to write only if
+--       any of these changed
 -- reply {the names that changed, the note}: the note is 'nonce name name …', or '' if there is nothing to announce
 -- include: overtaken
 if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return { '', '' } end

@@ -5,8 +5,8 @@
 -- document it doesn't know.
 --
 -- KEYS  1 feed  2 fingerprints
--- ARGV  1 the reading that writes, or ''  2 fingerprints, or '' to leave them unchanged  3 their time to live in
---       seconds, from the first ones on  4.. per field: name, '1' to set or '' to delete, value
+-- ARGV  1 reading: the one that writes, or ''  2 new_fingerprints: or '' to leave them unchanged  3 life: their time to
+--       live in seconds, from the first ones on  4.. fields: per field: name, '1' to set or '' to delete, value
 -- reply 1 if it was written, otherwise 0
 -- include: overtaken
 if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return 0 end

@@ -3,7 +3,7 @@
 -- Atomic: the count and the hold belong together.
 --
 -- KEYS  1 host
--- ARGV  1 feed  2 until  3 now  4 how many make a hold  5 time to live of the host's record
+-- ARGV  1 feed  2 until  3 now  4 enough: how many make a hold  5 life: time to live of the host's record
 -- reply the number of pausing feeds
 redis.call('HSET', KEYS[1], 'held:' .. ARGV[1], ARGV[2])
 redis.call('EXPIRE', KEYS[1], ARGV[5])

@@ -3,17 +3,17 @@
 -- Atomic: the host remembers its newest holder, and refuses earlier ones; so two workers never both have the last word
 -- on a feed, even if one slept through its lease.
 --
--- KEYS  1 feeds of the host by time due  2 host
--- ARGV  1 token  2 time to live of the host's record
---       3 'due'     4 now   5 how many  6 the latest plausible time; a feed planned beyond it by a clock that was
---                   ahead is due too
---                   reply: when another feed is due, and until when the host is held, or '' for either; feed ids
---         'finish'  4 feed  5 next time or ''   reply: 1
---         'add'     4.. per feed: id, time due at the latest; the token isn't checked
---                   reply: the time of the host's next request, or ''
---         'next'    4 time until which the spacing lasts  5 the farthest time that a host can be held until
---                   6, 7 feed and next time as in 'finish', or neither
---                   reply: the time of the host's next request, or ''
+-- KEYS  1 due: feeds of the host by time due  2 host
+-- ARGV  1 token  2 life: time to live of the host's record  3 verb  4.. rest
+--       'due'     now, how many, and the latest plausible time; a feed planned beyond it by a clock that was ahead is
+--                 due too
+--                 reply: when another feed is due, and until when the host is held, or '' for either; feed ids
+--       'finish'  feed, next time or ''   reply: 1
+--       'add'     per feed: id, time due at the latest; the token isn't checked
+--                 reply: the time of the host's next request, or ''
+--       'next'    time until which the spacing lasts, the farthest time that a host can be held until,
+--                 feed and next time as in 'finish', or neither
+--                 reply: the time of the host's next request, or ''
 -- reply nil if there is a newer holder
 -- When the host's next request is allowed: its earliest feed's time, but not before its spacing (`free`) and hold are
 -- over. '' if it has no feeds. A spacing or hold beyond `farthest` was written by a clock that was ahead, and is

@@ -2,9 +2,10 @@
 --
 -- Atomic: the counts and the write, so concurrent requests can't exceed the limits.
 --
--- KEYS  1 subscriptions of an owner
--- ARGV  1 subscription: <digest of the topic>.<of the callback's host>.<of the callback>  2 the request
---       3 time to live of the key  4 maximum of an owner  5 maximum of a topic  6 maximum of a topic on one host
+-- KEYS  1 subscriptions: of an owner
+-- ARGV  1 subscription: <digest of the topic>.<of the callback's host>.<of the callback>  2 request  3 life: time to
+--       live of the key  4 of_owner: maximum of an owner  5 of_topic: maximum of a topic  6 of_topic_on_host: maximum
+--       of a topic on one host
 -- reply '' if it was stored, else the limit that is reached: 'owner', 'topic' or 'host'
 local id = ARGV[1]
 local known = redis.call('HEXISTS', KEYS[1], 'sub ' .. id) + redis.call('HEXISTS', KEYS[1], 'ask ' .. id)

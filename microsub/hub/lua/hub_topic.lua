@@ -4,7 +4,7 @@
 -- deleted meanwhile doesn't come back.
 --
 -- KEYS  1 channel
--- ARGV  1 'create' (returns an existing address), 'renew' or 'revoke'  2 a new secret
+-- ARGV  1 action: 'create' (returns an existing address), 'renew' or 'revoke'  2 secret: a new one
 -- reply the secret in its address, '' for none; nil if there is no such channel
 local name, removed, secret = unpack(redis.call('HMGET', KEYS[1], 'name', 'removed', 'topic'))
 if not name or removed then return false end

@@ -3,11 +3,10 @@
 -- Atomic: the check for the file and the record. So no record exists without its data, and a file that a post is about
 -- to show, which ends its unused time, isn't deleted.
 --
--- KEYS  1 file  2 media
--- ARGV  1 'shown' or 'unused'
---       'shown': 2 the post; no reply
---       'unused': 2 its token  3 now  4 the file is deleted if it was recorded as unused before this time;
---                 reply 1 if it was deleted, else 0
+-- KEYS  1 file  2 media?
+-- ARGV  1 how: 'shown' or 'unused'  2 what: the post, or the file's token  3 now?  4 until?
+--       'shown': no reply
+--       'unused': the file is deleted if it was recorded as unused before `until`; reply 1 if it was deleted, else 0
 if ARGV[1] == 'shown' then
   if redis.call('EXISTS', KEYS[1]) == 0 then return end
   redis.call('HSET', KEYS[1], 'post ' .. ARGV[2], '')

@@ -3,13 +3,13 @@
 -- Atomic: an item's sets, impressions and edition change together. A reply that is being sent shows the edition that it
 -- read, so its impression never counts for a later publication.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 'add' (items that aren't in it), 'publish' (items in any state, with a new edition), 'offer' (a
---       channel's items that were never in it), 'edit' (items in it whose post was edited), 'note' (items in it whose
---       post has changed, but isn't published again), 'remove', 'drop' (items whose posts are gone)
---       3 maximum number of items; the oldest offered items make room for items that are added by hand
---       4 maximum number of removed items to remember  5 items that leave together if there are too many
---       6.. per item: id, the post's version (two words), time of publication
+-- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- ARGV  1 now  2 action: 'add' (items that aren't in it), 'publish' (items in any state, with a new edition), 'offer'
+--       (a channel's items that were never in it), 'edit' (items in it whose post was edited), 'note' (items in it
+--       whose post has changed, but isn't published again), 'remove', 'drop' (items whose posts are gone)  3 most:
+--       maximum number of items; the oldest offered items make room for items that are added by hand  4 removed:
+--       maximum number of removed items to remember  5 archive: items that leave together if there are too many
+--       6.. items: per item: id, the post's version (two words), time of publication
 -- reply {'missing'} no such feed; {'full', count} nothing was done; else {'', how many changed}
 local now, action, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end

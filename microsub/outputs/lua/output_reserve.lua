@@ -2,10 +2,9 @@
 --
 -- Atomic: the counts of past and reserved impressions, and the reservation, so no two replies get the last one.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 end of the reservation  3 the reply's id  4 maximum number of replies at once  5 time to live of the
--- key
---       6.. per item: id, edition
+-- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- ARGV  1 now  2 until: end of the reservation  3 reply: its id  4 most: maximum number of replies at once  5 life:
+--       time to live of the key  6.. items: per item: id, edition
 -- reply {'busy'} too many replies are being sent; else {'', the ids that the reply may show …}
 -- include: held
 local now = tonumber(ARGV[1])

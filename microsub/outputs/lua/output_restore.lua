@@ -2,9 +2,9 @@
 --
 -- Atomic: an item's sets, impressions and edition. Items that were ever in the feed aren't changed.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2.. per item: id, the post's version, times of publication, import ('' for none) and the last edit,
---       'count time …' of its impressions or ''
+-- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- ARGV  1 now  2.. items: per item: id, the post's version, times of publication, import ('' for none) and the last
+--       edit, 'count time …' of its impressions or ''
 -- reply {'missing'} no such feed; else {'', how many were added}
 if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end
 local count = 0

@@ -2,8 +2,8 @@
 --
 -- Atomic: sets, impressions and reservations are read at the same moment. Writes nothing.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 earliest time of publication, or '-inf'  3 maximum number of items
+-- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- ARGV  1 now  2 earliest: time of publication, or '-inf'  3 most: maximum number of items
 -- reply 'id time edition' per item, the edition as in the hash of editions
 -- include: held
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[3])

@@ -3,8 +3,8 @@
 -- Atomic: the reservation of an item ends and its impression is counted in one step, and with the last one the item
 -- moves from published to imported. So each reply counts once, even if this is retried, and no item is shown too often.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
--- ARGV  1 now  2 id of the reply  3 how many times to keep per item  4.. the items that are sent; none: the reply has
+-- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- ARGV  1 now  2 reply: its id  3 times: how many to keep per item  4.. items: those that are sent; none: the reply has
 --       ended, and the remaining reservations with it
 -- reply 1 if the reservation was still valid, else 0
 -- include: held

@@ -4,7 +4,7 @@
 -- request whose source the settings no longer name records nothing.
 --
 -- KEYS  1 output
--- ARGV  1 the recorded source  2 the source  3 the position
+-- ARGV  1 recorded: the recorded source  2 source  3 position
 -- reply 1 if it was recorded, else 0
 local id, noted, place = unpack(redis.call('HMGET', KEYS[1], 'id', 'taken_from', 'place'))
 if not id then return 0 end

@@ -4,12 +4,12 @@
 -- requests can't exceed the quota, and an address always leads to a feed or to a revocation. Items that have reached a
 -- new limit of impressions are imported in the same step.
 --
--- KEYS  1 user  2 outputs  3 addresses  4.. the keys of the feed, its record first (keys.OUTPUT_KEYS)
--- ARGV  1 name  2 now  3 'create' (also replaces a removed feed), 'change', 'put' (creates, changes or restores a
---       removed feed), 'remove' (from backend.json, may come back), 'delete', 'renew' or 'revoke' (its address) 4
---       maximum number of feeds, without removed ones, 0 for no limit  5 id  6 secret  7 its SHA-256 8 maximum number
---       of addresses  9 the former secret, or ''  10 its SHA-256  11 pattern of the records of all feeds 12.. per
---       setting: name, value, '' for none
+-- KEYS  1 user  2 outputs  3 addresses  4.. feed: its keys, the record first (keys.OUTPUT_KEYS)
+-- ARGV  1 name  2 now  3 action: 'create' (also replaces a removed feed), 'change', 'put' (creates, changes or restores
+--       a removed feed), 'remove' (from backend.json, may come back), 'delete', 'renew' or 'revoke' (its address)
+--       4 most: maximum number of feeds, without removed ones, 0 for no limit  5 id  6 secret  7 digest: its SHA-256
+--       8 most_addresses: maximum number of addresses  9 former: the former secret, or ''  10 former_digest: its
+--       SHA-256  11 output_pattern  12.. fields: per setting: name, value, '' for none
 -- reply {'user'} no such user; {'missing'} no such feed; {'taken'} the name exists;
 --       {'full', count}; {'changed'} its address has changed since it was read; else {''}
 -- include: held

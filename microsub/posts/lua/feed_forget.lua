@@ -3,7 +3,7 @@
 -- Atomic: a guid that is listed again at this moment keeps its tombstone.
 --
 -- KEYS  1 guids  2 tombstones
--- ARGV  1 last listed before  2 maximum number
+-- ARGV  1 before: last listed before  2 most: maximum number
 -- reply number of forgotten ones
 local old = redis.call('ZRANGE', KEYS[2], '-inf', '(' .. ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
 for _, guid in ipairs(old) do

@@ -3,6 +3,6 @@
 -- Atomic: nothing but this set is touched.
 --
 -- KEYS  1 outbox
--- ARGV  ids
+-- ARGV  1.. ids
 -- reply nothing
 for at = 1, #ARGV, 1000 do redis.call('SREM', KEYS[1], unpack(ARGV, at, math.min(at + 999, #ARGV))) end

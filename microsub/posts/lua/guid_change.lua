@@ -3,7 +3,7 @@
 -- Atomic: a guid that stands for another item is left alone, so two processes give each guid one item.
 --
 -- KEYS  1 guids
--- ARGV  per item: new guid, id, the guid to forget or ''
+-- ARGV  1.. changes: per item: new guid, id, the guid to forget or ''
 -- reply per item the id that the guid belongs to
 local owners = {}
 for at = 1, #ARGV, 3 do

@@ -6,8 +6,8 @@
 -- a later reading has begun or the feed is gone.
 --
 -- KEYS  1 feed  2 guids  3 items  4 outbox
--- ARGV  1 the reading, or '' for a program  2 time to live if the feed is gone  3 number of ids of edited items
---       4.. these, then per new item: guid, id, score
+-- ARGV  1 reading: or '' for a program  2 life: time to live if the feed is gone  3 edited: number of ids of edited
+--       items  4.. rest: these ids, then per new item: guid, id, score
 -- reply {per new item the id that the guid belongs to}, {ids in the outbox}, {edited items that weren't in it before};
 --       nothing if nothing was written
 -- include: overtaken

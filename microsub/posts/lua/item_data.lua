@@ -3,7 +3,7 @@
 -- Atomic: a size is that of the JSON which is returned. Writes nothing.
 --
 -- KEYS  1.. items
--- ARGV  1 maximum bytes of an item's JSON, or -1 for its size in any case
+-- ARGV  1 most: maximum bytes of an item's JSON, or -1 for its size in any case
 -- reply for each item what is stored, or the size of the JSON in bytes; nothing for a missing one
 local most = tonumber(ARGV[1])
 

@@ -6,7 +6,8 @@
 -- future: a clock was wrong, and the item would never be deleted.
 --
 -- KEYS  1 item
--- ARGV  1 'condemn', 'delete' or 'retire'  2 now ('condemn'), or the mark that it must have, '' for one or none
+-- ARGV  1 how: 'condemn', 'delete' or 'retire'  2 mark?: now ('condemn'), or the mark that it must have, '' for one or
+--       none
 -- reply 0 if it is unchanged, otherwise 1
 if redis.call('EXISTS', KEYS[1]) == 0 then return 1 end
 local mark = redis.call('HGET', KEYS[1], 'condemned')

@@ -4,7 +4,7 @@
 -- because Redis keeps a hash that ever had a long value as a table, which takes twice the memory.
 --
 -- KEYS  1 item
--- ARGV  1 the JSON that was packed  2 its packed form
+-- ARGV  1 plain: the JSON that was packed  2 packed: its packed form
 -- reply 1 if it was replaced, otherwise 0
 if redis.call('HGET', KEYS[1], 'Data') ~= ARGV[1] then return 0 end
 local fields = redis.call('HGETALL', KEYS[1])

@@ -5,8 +5,8 @@
 -- this moment is left to an edit.
 --
 -- KEYS  1 item
--- ARGV  1 'change', 'complete' or 'confirm'  2 version of the change or of the document, '' without an order
---       3 the hash of the version that is completed, or of the post in the document  4.. per field: name, value
+-- ARGV  1 how: 'change', 'complete' or 'confirm'  2 version?: of the change or of the document, '' without an order
+--       3 hash?: of the version that is completed, or of the post in the document  4.. fields: per field: name, value
 -- reply 1 if it was written; for 'confirm' 0 if the item differs, otherwise 1
 local action, version = ARGV[1], ARGV[2]
 if redis.call('EXISTS', KEYS[1]) == 0 then return action == 'confirm' and 1 or 0 end

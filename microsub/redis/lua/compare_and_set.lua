@@ -2,8 +2,8 @@
 --
 -- Atomic: the comparison and the writes, so that other writers' changes are never lost.
 --
--- KEYS  1 hash  2 user, if the user must exist and not be disabled
--- ARGV  1.. per field: name, value that was read ('' for none), new value ('' for none)
+-- KEYS  1 record  2 user?: if the user must exist and not be disabled
+-- ARGV  1.. fields: per field: name, value that was read ('' for none), new value ('' for none)
 -- reply 1 if they were changed, else 0
 -- include: active
 if KEYS[2] and not is_active(KEYS[2]) then return 0 end

@@ -132,7 +132,9 @@ class Follows:
 
     async def note_without_names(self, user: str) -> None:
         """Note that the user has never named a feed, unless a name was given meanwhile."""
-        await self._redis.script(load("compare_and_set"), [keys.user(user)] * 2, [_NAMES, "", NEVER_NAMED])
+        await self._redis.script(
+            load("compare_and_set")(record=keys.user(user), user=keys.user(user), fields=(_NAMES, "", NEVER_NAMED))
+        )
 
     async def former_feeds(self, user: str) -> dict[str, str]:
         """The feeds that were replaced, and the feed that replaced each."""
@@ -245,9 +247,17 @@ class Follows:
         missing: str = "",
     ) -> int:
         changed: int = await self._redis.script(
-            load("subscription_write"),
-            [keys.channels(user), keys.channel(user, uid), keys.channel_feeds(user, uid), keys.user(user), *other],
-            [uid, feed_id, action, *values],
+            load("subscription_write")(
+                channels=keys.channels(user),
+                channel=keys.channel(user, uid),
+                feeds=keys.channel_feeds(user, uid),
+                user=keys.user(user),
+                other=other,
+                uid=uid,
+                feed=feed_id,
+                action=action,
+                rest=values,
+            )
         )
         if changed < 0:
             raise await absent(self._redis, user, missing or uid)

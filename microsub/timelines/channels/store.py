@@ -63,6 +63,9 @@ class ChannelNames:
     channels: tuple[Channel, ...]
 
 
+_FIRST = (keys.channel, keys.channel_feeds, keys.posts)
+
+
 class Channels(Follows):
     """Channels and their follows.
 
@@ -79,7 +82,7 @@ class Channels(Follows):
 
         One round trip. An unknown user has none.
         """
-        _, _, _, _, counts, _, *rows = await self._read(user, b"", [], 0)
+        _, _, _, _, counts, _, *rows = await self._read(user, b"", {}, 0)
         return _channels(rows, map(int, counts.split()))
 
     async def counts_with_token(
@@ -90,13 +93,13 @@ class Channels(Follows):
         One round trip that checks the token too. Raises Unauthorized.
         """
         user = credential.user
-        token = [keys.token(user, credential.digest), keys.behind(user)]
+        token = {"token": keys.token(user, credential.digest), "behind": keys.behind(user)}
         scopes, waiting, names, counts, _ = await self._counted(user, token, now)
         return grant(user, scopes, behind=waiting), names, counts
 
     async def counts(self, user: str) -> tuple[ChannelNames, builtins.list[int]]:
         """A snapshot of the unread counts of all channels, and the channels; for frequent calls."""
-        _, _, names, counts, _ = await self._counted(user, [], 0)
+        _, _, names, counts, _ = await self._counted(user, {}, 0)
         return names, [*map(int, counts)]
 
     async def distinct_counts(self, user: str) -> tuple[ChannelNames, builtins.list[int], int]:
@@ -106,20 +109,20 @@ class Channels(Follows):
         more than `COMPARED` unread items together: then the number may be that old. With more than `MOST_COMPARED`, it
         is the sum of the counts.
         """
-        _, _, names, found, distinct = await self._counted(user, [], 0, COMPARED)
+        _, _, names, found, distinct = await self._counted(user, {}, 0, COMPARED)
         counts = [*map(int, found)]
         if distinct >= 0:
             return names, counts, distinct
         now, total = time.monotonic(), sum(counts)
         at, repeats = self._repeats.get(user, (-math.inf, 0))
         if now - at >= REPEATS_KEPT:
-            *_, found, distinct = await self._counted(user, [], 0, MOST_COMPARED)
+            *_, found, distinct = await self._counted(user, {}, 0, MOST_COMPARED)
             repeats = 0 if distinct < 0 else sum(map(int, found)) - distinct
             self._repeats[user] = now, repeats
         return names, counts, max(total - repeats, *counts)
 
     async def _counted(
-        self, user: str, token: builtins.list[str], now: float, compared: int = 0
+        self, user: str, token: Mapping[str, str], now: float, compared: int = 0
     ) -> tuple[bytes, bool, ChannelNames, builtins.list[bytes], int]:
         """The token's scopes, whether posts wait, the channels with their counts, and the distinct unread items, -1 if
         more than `compared` would have to be compared.
@@ -137,13 +140,19 @@ class Channels(Follows):
         return scopes, bool(waiting), known, counts.split(), distinct
 
     async def _read(
-        self, user: str, shape: bytes, token: builtins.list[str], now: float, compared: int = 0
+        self, user: str, shape: bytes, token: Mapping[str, str], now: float, compared: int = 0
     ) -> builtins.list[Any]:
-        patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
-        script_keys = [keys.channels(user), keys.user(user), *token]
-        reply: builtins.list[Any] = await self._redis.script(
-            load("channel_list"), script_keys, [*patterns, now, shape, compared, "name", *FIELDS]
+        call = load("channel_list")(
+            channels=keys.channels(user),
+            user=keys.user(user),
+            **token,
+            patterns=(keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)),
+            now=now,
+            shape=shape,
+            compared=compared,
+            fields=("name", *FIELDS),
         )
+        reply: builtins.list[Any] = await self._redis.script(call)
         return reply
 
     async def get(self, user: str, uid: str) -> Channel:
@@ -182,9 +191,18 @@ class Channels(Follows):
                 raise InvalidRequest(f"'{uid[:80]}' can't be a channel uid: expected 1 to 64 of A-Z a-z 0-9 _ -")
             candidates = [uid]
         reply = await self._redis.script(
-            load("channel_create"),
-            [keys.user(user), keys.channels(user), keys.removed_channels(user), keys.live_events(user)],
-            [name, now, keys.pattern(keys.channel, user), "name" if uid is None else "uid", most, *candidates],
+            load("channel_create")(
+                user=keys.user(user),
+                channels=keys.channels(user),
+                removed=keys.removed_channels(user),
+                events=keys.live_events(user),
+                name=name,
+                now=now,
+                channel_pattern=keys.pattern(keys.channel, user),
+                by="name" if uid is None else "uid",
+                most=most,
+                uids=candidates,
+            )
         )
         if reply[0] == b"" and len(reply) > 1:
             raise QuotaReached("channels", reply[1], most)
@@ -215,10 +233,22 @@ class Channels(Follows):
 
     async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:
         """Change the channel; returns the ids of the feeds that it follows, none if it was only `set`."""
-        lists = [keys.channels(user), keys.removed_channels(user), keys.user(user), *shown_keys(user)]
-        first = [key(user, uid) for key in (keys.channel, keys.channel_feeds, keys.posts)]
-        others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in first]
-        found = await self._redis.script(load("channel_change"), [*lists, *first, *others], [uid, action, *args])
+        call = load("channel_change")(
+            channels=keys.channels(user),
+            removed=keys.removed_channels(user),
+            user=keys.user(user),
+            shown=shown_keys(user),
+            channel=keys.channel(user, uid),
+            feeds=keys.channel_feeds(user, uid),
+            posts=keys.posts(user, uid),
+            others=[
+                key(user, uid) for key in keys.CHANNEL_KEYS if key not in (keys.channel, keys.channel_feeds, keys.posts)
+            ],
+            uid=uid,
+            action=action,
+            rest=args,
+        )
+        found = await self._redis.script(call)
         if isinstance(found, bytes):
             what, count, most = text_of(found).rsplit(" ", 2)
             raise QuotaReached(what, int(count), int(most))
@@ -233,7 +263,8 @@ class Channels(Follows):
         nothing.
         """
         wished = [uid for uid in dict.fromkeys(uids) if uid not in BUILT_IN]
-        unknown = await self._redis.script(load("channel_order"), [keys.channels(user), keys.live_events(user)], wished)
+        lists = {"channels": keys.channels(user), "events": keys.live_events(user)}
+        unknown = await self._redis.script(load("channel_order")(**lists, uids=wished))
         if unknown:
             raise await absent(self._redis, user, text_of(unknown))
         return await self.list(user)

@@ -7,9 +7,9 @@
 -- The score of an item is the same in every timeline, so all copies of an item reach the heads of their channels at the
 -- same time. Channels are read in small blocks, because most items of a page come from few channels.
 --
--- KEYS  1 channels  2 user  3 posts of `saved`  4 behind  5 token, if one is to be checked
--- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
---       6, 7, 8 patterns: channel, the set to read (posts or unread), unread  9 uid or 'global'
+-- KEYS  1 channels  2 user  3 saved: its posts  4 behind  5 token?: if one is to be checked
+-- ARGV  1 limit  2 direction: '', 'after' or 'before'  3, 4 cursor: its score and id  5 now  6-8 patterns: channel, the
+--       set to read (posts or unread), unread  9 uid: or 'global'
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; otherwise
 --       {'', {uid, name, …} of the channels that occur, 1 if older items follow, 'id score id score …' newest first,
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are

@@ -3,10 +3,10 @@
 -- Atomic: the existence of the user and channel, the count of all rules, and the rule. The count is stored with the
 -- user, because thousands of channels may have rules; removing or restoring a channel deletes it.
 --
--- KEYS  1 channels  2 the hash of rules  3 user
--- ARGV  1 uid or 'global'  2 URL in its comparison form  3 URL as it was entered, '' to delete the rule
---       4 limit of rules in all channels together, 0 for none  5, 6 patterns: mutes, blocks of a channel
---       7 1 if the rule counts, 0 in a removed channel
+-- KEYS  1 channels  2 rules  3 user
+-- ARGV  1 uid: or 'global'  2 url: in its comparison form  3 given?: URL as it was entered, '' to delete the rule
+--       4 most: limit of rules in all channels together, 0 for none  5, 6 patterns: mutes, blocks of a channel
+--       7 counts: 1 if the rule counts, 0 in a removed channel
 -- reply -1: no such channel; 1 changed; 0 no change; 2 + count: there are count rules, the limit is reached
 if ARGV[1] == 'global' then
   if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end

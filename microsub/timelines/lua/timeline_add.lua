@@ -23,14 +23,14 @@
 -- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
 -- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
 -- items, as most do, and ZADD NX shows whether an item is there already.
--- KEYS  1 channel  2 feeds  3 posts  4 unread  5 read  6 gone  7 hidden  8 hidden-read
---       9, 10 muted (channel, global)  11, 12 blocked (channel, global)  13, 14 arrivals  15 events
--- ARGV  1 feed, or '' for an item without a feed  2 now  3, 4 defaults for channels without these settings: limit, 0
---       for none, and how many of the newest items of a first fill are unread  5 'score score …' of the items of
---       further calls  6 the filters by which the items were chosen, '' for none, '*' to ignore the channel's filters
---       and settings  7 uid
---       8.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
---       duplicates, 1 if that one wins, and 'own' at the end for an item of the user, which is added as read
+-- KEYS  1-15 timeline: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel, global), blocked
+--       (channel, global), arrivals (two), events
+-- ARGV  1 feed: or '' for an item without a feed  2 now  3 limit: for channels without this setting, 0 for none
+--       4 fresh: how many of the newest items of a first fill are unread, for channels without this setting  5 further:
+--       'score score …' of the items of further calls  6 chosen_by: the filters by which the items were chosen, '' for
+--       none, '*' to ignore the channel's filters and settings  7 uid  8.. items: per item, newest first: id, score,
+--       lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its duplicates, 1 if that one wins, and 'own'
+--       at the end for an item of the user, which is added as read
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; otherwise
 --       {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons

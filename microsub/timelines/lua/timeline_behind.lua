@@ -4,7 +4,7 @@
 -- sees whether more were left out meanwhile; and the channel's existence, so that nothing is noted after its deletion.
 --
 -- KEYS  1 channels  2 behind
--- ARGV  1 feed  2 score of the earliest post  3.. uids
+-- ARGV  1 feed  2 since: score of the earliest post  3.. uids
 -- reply number of timelines
 local noted = 0
 for i = 3, #ARGV do

@@ -3,7 +3,7 @@
 -- Atomic: one snapshot of the ids. Writes nothing.
 --
 -- KEYS  1 channels  2 behind
--- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
+-- ARGV  1, 2 patterns: channel, posts  3 uid: or 'global'  4 most: how many ids at most
 -- reply 0 no such channel or user; otherwise {1 if posts wait to be added to timelines of this user, and unless there
 --       are more 'id id …', with an item in several channels repeated}
 -- include: active

@@ -5,8 +5,8 @@
 -- alone, because the user hasn't seen them.
 --
 -- KEYS  1 channels  2 events
--- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids; or 7 uid  8
---       'until' 9 now  10 id of the newest item to mark, '' for all  11 its score, '' if the channel has it
+-- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread' or 'until'  9 now  10.. items:
+--       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
 -- reply {'id id …' whose state changed (in any channel), number of ids that were examined, the first ones, 1 if the
 --       score of an item that has left is needed}, or -1: no such channel
 -- include: rank

@@ -11,10 +11,10 @@
 -- `saved`: an item that only `saved` shows is added to the target with its state there, and stays saved.
 -- Atomic per call: if the number of items in the target is limited, all items of the call move, or none.
 --
--- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals  8 events
--- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too,
---       'copy', or 'left'  10 limit of items that the target shows, 0 for none; with 'left' the uid of the channel that
---       they left  11.. per item: id, lines of URLs (author, sources); with 'left' ids
+-- KEYS  1 channels  2-5 rules: muted (target, global), blocked (target, global)  6-8 shown: arrivals, events
+-- ARGV  1-6 patterns: parts/channels.lua  7 target  8 now: in whole seconds  9 which: 'shown', 'all' for hidden ones
+--       too, 'copy', or 'left'  10 most: limit of items that the target shows, 0 for none; with 'left' the uid of the
+--       channel that they left  11.. items: per item: id, lines of URLs (author, sources); with 'left' ids
 -- reply {number of items that moved, number of items that were examined, the first ones}; {-1, count}: the target shows
 --       count items, so these are too many; -1: no such channel; with 'left' the number of items that stay out from now
 --       on

@@ -3,10 +3,10 @@
 -- Atomic: each item's state and the current rules. Items that were read become read, and no read item becomes unread.
 -- Items that have left the timeline stay out, unless they may return; items in the timeline aren't removed.
 --
--- KEYS  1 channel  2-7 posts, unread, read, hidden, hidden-read, gone  8, 9 muted (channel, global)  10, 11 blocked
---       12, 13 arrivals  14 events
--- ARGV  1 now  2 number of items to put back  3 uid  4.. per item, newest first: id, score, time of reading or '',
---       lines of URLs (author, sources); then per id to keep out: id, time in whole seconds, reason
+-- KEYS  1 channel  2-14 timeline: posts, unread, read, hidden, hidden-read, gone, muted (channel, global), blocked
+--       (channel, global), arrivals, events
+-- ARGV  1 now  2 back: number of items to put back  3 uid  4.. items: per item, newest first: id, score, time of
+--       reading or '', lines of URLs (author, sources); then per id to keep out: id, time in whole seconds, reason
 -- reply number of items added, or -1: no such channel
 -- include: active
 -- include: reasons

@@ -4,8 +4,8 @@
 -- adds all of its items or none. Saved items don't change. An item that was removed before can be saved again, and
 -- mutes and blocks don't apply: the user has chosen it.
 --
--- KEYS  1 channels  2-7 posts, unread, read, hidden, hidden-read, gone of `saved`  8, 9 arrivals  10 events
--- ARGV  1 now  2 limit of saved items, 0 for none  3.. per item: id, score
+-- KEYS  1 channels  2-7 sets: posts, unread, read, hidden, hidden-read, gone of `saved`  8-10 shown: arrivals, events
+-- ARGV  1 now  2 most: limit of saved items, 0 for none  3.. items: per item: id, score
 -- reply {'id id …' that were added}; {'', count}: count items are there, so these are too many; or -1: no such user
 -- include: arrivals
 -- include: events

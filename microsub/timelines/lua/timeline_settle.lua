@@ -5,10 +5,10 @@
 -- batch, so simultaneous mutes and unmutes end as the rules say, whichever batch runs last. The read state moves along,
 -- so the unread count stays correct. Unknown items are ignored.
 --
--- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
---       11, 12 arrivals  13 events
--- ARGV  1 now in whole seconds  2 'lost' to show lost items too, or ''  3 uid  4.. per item: id, score, lines of URLs
---       (author, sources)
+-- KEYS  1-13 timeline: posts, unread, read, hidden, hidden-read, gone, muted (channel, global), blocked (channel,
+--       global), arrivals, events
+-- ARGV  1 now: in whole seconds  2 lost?: 'lost' to show lost items too, or ''  3 uid  4.. items: per item: id, score,
+--       lines of URLs (author, sources)
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
 -- include: arrivals

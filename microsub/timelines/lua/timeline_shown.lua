@@ -3,8 +3,8 @@
 -- Atomic: the state of a channel. Thousands of channels are visited in several calls, so that none blocks Redis: an
 -- item that moves meanwhile may be missed. Items hidden by a mute don't count as shown. Writes nothing.
 --
--- KEYS  1 channels  2 posts of `saved`
--- ARGV  1, 2, 3 patterns: channel, posts, unread  4 uid or 'global'  5 number of channels visited before  6.. ids
+-- KEYS  1 channels  2 saved: its posts
+-- ARGV  1-3 patterns: channel, posts, unread  4 uid: or 'global'  5 visited: number of channels visited before  6.. ids
 -- reply {'channel'} no such channel or user; otherwise {'', {uid, name, …} of the channels that occur, 'place …' one
 --       per id: which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for
 --       saved, how many channels were visited, or 0 if all were}. An item is unread if it is unread in any channel,

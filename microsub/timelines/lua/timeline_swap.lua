@@ -4,9 +4,9 @@
 -- there twice. The duplicate must be in `gone` as a replaced one, and its feed must be followed here now; otherwise the
 -- item just leaves. Nothing happens if the item's feed is followed (again), or if it has been read.
 --
--- KEYS  1 feeds  2 posts  3 unread  4 read  5 hidden  6 hidden-read  7 gone  8, 9 muted  10, 11 blocked
---       12, 13 arrivals  14 events
--- ARGV  1 now in whole seconds  2 feed that was unfollowed  3 uid  4.. per item: id that leaves, k, k times a
+-- KEYS  1 feeds  2-14 timeline: posts, unread, read, hidden, hidden-read, gone, muted (channel, global), blocked
+--       (channel, global), arrivals, events
+-- ARGV  1 now: in whole seconds  2 feed: that was unfollowed  3 uid  4.. items: per item: id that leaves, k, k times a
 --       duplicate: its id, score, feed, lines of URLs (author, sources)
 -- reply nothing
 -- include: reasons

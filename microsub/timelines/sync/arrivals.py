@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from microsub.accounts import absent, grant, unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
@@ -126,12 +126,22 @@ async def _stretch(
     credential: Credential | None = None,
 ) -> tuple[Grant, _Stretch]:  # fmt: skip
     """Up to `size` items after the query's position, whatever their state."""
-    token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
-    lists = [keys.channels(user), keys.removed_channels(user), keys.arrivals(user), keys.posts(user, SAVED)]
-    patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.unread, user)]
-    order = "oldest" if query.oldest_first else "newest"
-    args: list[Arg] = [min(BATCH, size), order, query.after, uid, *patterns, now]
-    state, *reply = await redis.script(load("arrival_page"), [*lists, keys.user(user), *token], args)
+    token = {"token": keys.token(user, credential.digest), "behind": keys.behind(user)} if credential else {}
+    call = load("arrival_page")(
+        channels=keys.channels(user),
+        removed=keys.removed_channels(user),
+        arrivals=keys.arrivals(user),
+        saved=keys.posts(user, SAVED),
+        user=keys.user(user),
+        **token,
+        limit=min(BATCH, size),
+        order="oldest" if query.oldest_first else "newest",
+        after=query.after,
+        uid=uid,
+        patterns=[keys.pattern(keys.posts, user), keys.pattern(keys.unread, user)],
+        now=now,
+    )
+    state, *reply = await redis.script(call)
     if state == b"channel":
         raise await absent(redis, user, uid)
     if state:
@@ -166,9 +176,10 @@ async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: i
     Unlike in the order of arrival, each channel counts separately: an item that was moved or saved, or that a second
     feed lists, was added to that channel then. Examines at most `limit` items. One round trip.
     """
-    channel = [] if uid == GLOBAL else [keys.posts(user, uid)]
-    script_keys = [keys.arrivals(user), keys.arrivals_again(user), *channel]
-    position, found, more = await redis.script(load("arrival_newcomers"), script_keys, [after, limit])
+    where = {"arrivals": keys.arrivals(user), "again": keys.arrivals_again(user)}
+    if uid != GLOBAL:
+        where["posts"] = keys.posts(user, uid)
+    position, found, more = await redis.script(load("arrival_newcomers")(**where, after=after, limit=limit))
     return Newcomers(tuple(distinct(texts(found))), int(position), bool(more))
 
 
@@ -250,9 +261,15 @@ async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: floa
     """
     left = distinct(ids)
     while left:
-        script_keys = [keys.channels(user), keys.removed_channels(user), *arrival_keys(user)]
-        args: list[Arg] = [now, keys.pattern(keys.posts, user), *left[:BATCH]]
-        left = left[await redis.script(load("arrival_repair"), script_keys, args) :]
+        call = load("arrival_repair")(
+            channels=keys.channels(user),
+            removed=keys.removed_channels(user),
+            arrivals=arrival_keys(user),
+            now=now,
+            posts_pattern=keys.pattern(keys.posts, user),
+            ids=left[:BATCH],
+        )
+        left = left[await redis.script(call) :]
 
 
 async def repair_all_arrivals(redis: Redis, user: str, now: float) -> None:

@@ -87,7 +87,7 @@ class LiveEvents:
 
 async def open_events(redis: Redis, user: str) -> EventPosition:
     """Keep the user's events for the next hours; returns the place of the latest one."""
-    last: bytes = await redis.script(_OPEN, [keys.live_events(user)], [KEPT_SECONDS])
+    last: bytes = await redis.script(_OPEN(events=keys.live_events(user), kept=KEPT_SECONDS))
     return EventPosition(text(last))
 
 
@@ -97,12 +97,20 @@ async def read_events(redis: Redis, credential: Credential, after: EventPosition
     One round trip with the token's check. Raises Unauthorized.
     """
     user = credential.user
-    script_keys = [
-        *(keys.live_events(user), keys.channels(user), keys.user(user), keys.token(user, credential.digest)),
-        *(keys.behind(user), keys.posts(user, SAVED)),
-    ]
-    patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
-    state, *reply = await redis.script(_READ, script_keys, [now, after.event, EVENTS_AT_ONCE, *patterns, after.item])
+    call = _READ(
+        events=keys.live_events(user),
+        channels=keys.channels(user),
+        user=keys.user(user),
+        token=keys.token(user, credential.digest),
+        behind=keys.behind(user),
+        saved=keys.posts(user, SAVED),
+        now=now,
+        after=after.event,
+        limit=EVENTS_AT_ONCE,
+        patterns=[keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)],
+        item=after.item,
+    )
+    state, *reply = await redis.script(call)
     if state == b"lost":
         return None
     if state:

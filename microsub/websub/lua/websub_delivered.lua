@@ -2,9 +2,9 @@
 --
 -- Atomic: a delivery that is processed twice counts once, and concurrent counts add up.
 --
--- KEYS  1 feed  2 its agreement
--- ARGV  1 digest of the body  2 how many digests are kept  3 new posts  4 until when processor time is used up
---       5.. fields of the feed, each followed by its value
+-- KEYS  1 feed  2 websub: its agreement
+-- ARGV  1 digest: of the body  2 seen: how many digests are kept  3 new: new posts  4 spent: until when processor time
+--       is used up  5.. fields: of the feed, each followed by its value
 -- reply 1 if it counts; 0 if it was recorded before, or there is no subscription any more
 local seen = redis.call('HGET', KEYS[2], 'seen')
 if redis.call('EXISTS', KEYS[1], KEYS[2]) < 2 then return 0 end

@@ -3,10 +3,10 @@
 -- Atomic: nothing is written if the feed is gone or the field that the change depends on has changed, so a verification
 -- and a concurrent renewal don't undo each other; health and agreement always match.
 --
--- KEYS  1 feed  2 its agreement
--- ARGV  1 time to live if the feed no longer exists  2 a field of the second key, or ''  3 its value as it was read
---       4 how many fields of the second key follow  5.. per field: name, '1' to set or '' to delete, value; then the
---       fields of the feed
+-- KEYS  1 feed  2 websub: its agreement
+-- ARGV  1 life: time to live if the feed no longer exists  2 field?: of the second key, or ''  3 value?: its value as
+--       it was read  4 count: how many fields of the second key follow  5.. fields: per field: name, '1' to set or ''
+--       to delete, value; then the fields of the feed
 -- reply 1 if it was written, else 0
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], ARGV[2]) ~= ARGV[3] then return 0 end

@@ -2,8 +2,8 @@
 --
 -- Atomic: only the holder of the token can, and a member whose claim ends is planned in the same step.
 --
--- KEYS  1 members by time  2 claims; 'again <member>' -> when to do what was planned during the claim
--- ARGV  per member: member, token, what, time or '' for never
+-- KEYS  1, 2 shard: members by time; claims, with 'again <member>' -> when to do what was planned during the claim
+-- ARGV  1.. ends: per member: member, token, what, time or '' for never
 --       'keep'    the time is the claim's new end
 --       'done'    the member is planned for that time, or as it was planned during the claim
 --       'release' the member is planned for that time, whatever was planned during the claim

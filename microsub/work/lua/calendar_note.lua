@@ -2,9 +2,9 @@
 --
 -- Atomic: a claimed member isn't given to another process; its claim notes that there is more to do.
 --
--- KEYS  1 members by time  2 claims; 'again <member>' -> when to do what was planned during the claim
--- ARGV  1 'at' (replaces a planned time), 'sooner' (only by an earlier one), 'more' (keeps it) or 'missing' (keeps it,
---       also that of a claimed member)  2.. per member: member, time
+-- KEYS  1, 2 shard: members by time; claims, with 'again <member>' -> when to do what was planned during the claim
+-- ARGV  1 how: 'at' (replaces a planned time), 'sooner' (only by an earlier one), 'more' (keeps it) or 'missing' (keeps
+--       it, also that of a claimed member)  2.. times: per member: member, time
 -- reply nothing
 for i = 2, #ARGV, 2 do
   local member, time = ARGV[i], ARGV[i + 1]

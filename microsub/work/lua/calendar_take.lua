@@ -6,8 +6,10 @@
 --
 -- The latest time of a claim is stored to within a minute: if it is in the future, a clock was ahead.
 --
--- KEYS  1 members by time  2 claims: member -> token; '*' -> the last token; '* at' -> the latest time of a claim
--- ARGV  1 now  2 how many at most  3 end of the claims  4 the farthest time  5.. members, to take only these
+-- KEYS  1, 2 shard: members by time; claims: member -> token; '*' -> the last token; '* at' -> the latest time of a
+--       claim
+-- ARGV  1 now  2 most: how many at most  3 until: end of the claims  4 farthest: the farthest time  5.. among: members,
+--       to take only these
 -- reply the latest time of a claim before, the token, members
 local now, latest = tonumber(ARGV[1]), tonumber(redis.call('HGET', KEYS[2], '* at') or '0')
 local due = {}

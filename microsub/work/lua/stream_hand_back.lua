@@ -3,7 +3,8 @@
 -- Atomic: only messages that the consumer still owns are touched; others stay with their new owner.
 --
 -- KEYS  1 stream
--- ARGV  1 group  2 consumer  3 milliseconds of idleness to claim  4.. per message: id, deliveries to count
+-- ARGV  1 group  2 consumer  3 idle: milliseconds of idleness to claim  4.. messages: per message: id, deliveries to
+--       count
 -- reply number of messages released
 local given = 0
 for at = 4, #ARGV, 2 do

@@ -3,7 +3,7 @@
 -- Atomic: a consumer that takes a message in between keeps its name, and with it the message.
 --
 -- KEYS  1 stream
--- ARGV  1 group  2 milliseconds of idleness
+-- ARGV  1 group  2 idle: milliseconds of idleness
 -- reply number of consumers forgotten
 local forgotten = 0
 if redis.call('EXISTS', KEYS[1]) == 0 or #redis.call('XINFO', 'GROUPS', KEYS[1]) == 0 then return 0 end

@@ -7,12 +7,12 @@
 -- restored, with its follows. The count of rules is forgotten whenever a channel is
 -- added or removed (rule_write.lua).
 --
--- KEYS  1 channels  2 removed channels  3 user  4, 5 arrivals  6 events  7 channel  8 its feeds  9 posts  10.. all
---       other keys of the channel ('delete…')
--- ARGV  1 uid  2 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only if it is removed, so
---       that a channel restored a moment ago survives)
---       3 now ('remove'), or 3.. pairs of field and value ('set'); an empty value deletes the field; or ('restore')
---       3..5 limits of the user's channels, feeds and rules, 0 for no limit  6..8 patterns: feeds, mutes, blocks
+-- KEYS  1 channels  2 removed  3 user  4-6 shown: arrivals, events  7 channel  8 feeds: its feeds  9 posts
+--       10.. others: all other keys of the channel ('delete…')
+-- ARGV  1 uid  2 action: 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only if it is
+--       removed, so that a channel restored a moment ago survives)  3.. rest: now ('remove'); or pairs of field and
+--       value ('set'), an empty value deletes the field; or ('restore') limits of the user's channels, feeds and rules,
+--       0 for no limit, and patterns: feeds, mutes, blocks
 -- reply ids of the feeds that it follows ('set': none), or 0: no such channel there, or a text: the kind over its
 --       limit, the number with the restored channel, and the limit
 -- include: arrivals

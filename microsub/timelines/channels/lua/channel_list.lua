@@ -4,9 +4,9 @@
 -- Atomic: one snapshot of counts and shape. The shape shows whether remembered names and settings are old: it
 -- is the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
--- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)
--- ARGV  1, 2 patterns: channel, unread  3 now  4 the remembered shape, or ''  5 how many unread ids may be examined to
---       count the distinct ones, 0 if nobody asks  6.. fields of a channel
+-- KEYS  1 channels  2 user  3 token?  4 behind?
+-- ARGV  1, 2 patterns: channel, unread  3 now  4 shape: the remembered one, or ''  5 compared: how many unread ids may
+--       be examined to count the distinct ones, 0 if nobody asks  6.. fields: of a channel
 -- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread
 --       …' by position, number of distinct unread ids or -1 if too many would be examined}; then, if the shape differs, {uid, the fields' values} per channel
 -- include: active

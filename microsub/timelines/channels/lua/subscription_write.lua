@@ -7,13 +7,13 @@
 -- feed, the id that the app knows is remembered. The user's number `names` grows when a name of the user's own for a feed
 -- may have changed: it shows that remembered names are old.
 --
--- KEYS  1 channels  2 channel  3 its feeds  4 user  5 former feeds ('change')
---       5 channel that takes the feed  6 its feeds ('move')
--- ARGV  1 uid  2 feed  3 'follow', 'unfollow', 'unfinished' (an unfollow), 'move' or 'change'
---       'follow': 4 value  5 limit of feeds that all channels together follow, 0 for no limit  6 pattern: feeds of a
---       channel  7 the score from which on its items are unread, or ''; 'move': 4 uid of the other channel  5 the note; 'unfinished': 4 the note;
---       'change': 4 value  5 old value  6 the feed that replaces this one, or the feed itself  7 lifetime of the former
---       feeds in seconds  8 how many are kept
+-- KEYS  1 channels  2 channel  3 feeds: its feeds  4 user  5.. other: former feeds ('change'), or the channel that
+--       takes the feed and its feeds ('move')
+-- ARGV  1 uid  2 feed  3 action: 'follow', 'unfollow', 'unfinished' (an unfollow), 'move' or 'change'  4.. rest
+--       'follow': value, limit of feeds that all channels together follow, 0 for no limit, pattern: feeds of a
+--       channel, the score from which on its items are unread, or ''; 'move': uid of the other channel, the note;
+--       'unfinished': the note; 'change': value, old value, the feed that replaces this one, or the feed itself,
+--       lifetime of the former feeds in seconds, how many are kept
 -- reply -1: no such channel ('move': the other one); 1 done; 0 nothing to do ('follow': is followed; 'unfollow' and
 --       'move': isn't; 'unfinished': is followed again; 'change': other value); 2 + count: that many feeds are followed: the limit is reached
 local uid, feed, action = ARGV[1], ARGV[2], ARGV[3]

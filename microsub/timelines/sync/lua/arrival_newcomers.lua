@@ -2,8 +2,8 @@
 --
 -- Atomic: one snapshot of both sorted sets and the channel, so no item is missed between them. Writes nothing.
 --
--- KEYS  1 arrivals  2 arrivals:again  3 posts of the channel (without it: of all channels)
--- ARGV  1 the position  2 maximum number of items to examine
+-- KEYS  1 arrivals  2 again: `arrivals:again`  3 posts?: of the channel (without it: of all channels)
+-- ARGV  1 after: the position  2 limit: maximum number of items to examine
 -- reply {the position up to which all items were examined, {ids that the channel shows}, 1 if more follow}
 local most, rows = tonumber(ARGV[2]), {}
 for i = 1, 2 do

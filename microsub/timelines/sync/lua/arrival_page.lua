@@ -4,10 +4,9 @@
 -- channel, as on its pages; items that only removed channels show are left out. Each channel is read in the cheaper
 -- way: item by item, or all its unread items at once.
 --
--- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`  5 user  6 token  7 behind (6 and 7 only with a
---       token)
--- ARGV  1 maximum number  2 'newest' or 'oldest' first  3 the position after which to begin, '' for the end  4 uid or
---       'global' 5, 6 patterns: posts, unread  7 now
+-- KEYS  1 channels  2 removed  3 arrivals  4 saved: its posts  5 user  6 token?  7 behind?
+-- ARGV  1 limit  2 order: 'newest' or 'oldest' first  3 after: the position after which to begin, '' for the end
+--       4 uid: or 'global'  5, 6 patterns: posts, unread  7 now
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; else {'',
 --       scopes or '', 1 if posts wait to be added to timelines of this user, 'id position id position …', three texts
 --       of one digit per id, 1 if it is unread, is saved, is in the channel, and 1 if more follow}

@@ -3,8 +3,8 @@
 -- Atomic per item: the channels that show it are counted in the step that writes the count. A shown item without a
 -- position gets the next one. Correct items stay unchanged.
 --
--- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/arrivals.lua)
--- ARGV  1 now  2 pattern: posts  3.. ids, oldest first
+-- KEYS  1 channels  2 removed  3, 4 arrivals: parts/arrivals.lua
+-- ARGV  1 now  2 posts_pattern  3.. ids: oldest first
 -- reply number of items examined, from the first one
 local keys = {}
 for i = 1, 2 do

@@ -4,7 +4,7 @@
 -- time to live.
 --
 -- KEYS  1 events
--- ARGV  1 seconds for which events are kept
+-- ARGV  1 kept: seconds for which events are kept
 -- reply id of the last entry
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('XADD', KEYS[1], '*', 'event', 'opened') end
 redis.call('EXPIRE', KEYS[1], ARGV[1])

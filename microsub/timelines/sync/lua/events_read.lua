@@ -3,9 +3,10 @@
 -- Atomic: one snapshot of the token, the events, and the state of channels and items, however old the events are.
 -- Writes nothing.
 --
--- KEYS  1 events  2 channels  3 user  4 token  5 behind  6 posts of `saved`
--- ARGV  1 now  2 id of the last entry that was read  3 how many entries  4, 5, 6 patterns: channel, posts, unread
---       7 '', or the item up to which that entry was read: then the reply begins with that entry, with its newer items
+-- KEYS  1 events  2 channels  3 user  4 token  5 behind  6 saved: its posts
+-- ARGV  1 now  2 after: id of the last entry that was read  3 limit: how many entries  4-6 patterns: channel, posts,
+--       unread  7 item: '', or the item up to which that entry was read: then the reply begins with that entry, with
+--       its newer items
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'lost'} that entry isn't kept any more; else
 --       {'', scopes, 1 if posts wait to be added to timelines of this user, entries, channels, uids}. An entry is
 --       {id, event, uid, 'id id …' of its items that the channel still shows, newest first, '01…' one digit per item, 1
