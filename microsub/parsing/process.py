@@ -153,9 +153,10 @@ class ParserProcess:
             other.close()
         try:
             self._receive(len(_READY), time.monotonic() + _START)
-        except (ProcessEnded, OSError):
+        except (ProcessEnded, OSError) as error:
             self.close()
-            raise OSError("the process for parsing documents didn't start") from None
+            why = f"wasn't ready after {_START:g} s" if isinstance(error, TimeoutError) else "ended before it was ready"
+            raise OSError(f"the process for parsing documents {why}") from None
 
     @property
     def pid(self) -> int:

@@ -161,7 +161,7 @@ class Turn:
     def _rest(self, detail: str) -> None:
         if not self.rests:
             log.error(
-                "out of file descriptors or processes, polling pauses for a while", seconds=REST_SECONDS, detail=detail
+                "this server lacks what a poll needs, polling pauses for a while", seconds=REST_SECONDS, detail=detail
             )
         self._rests_until = self._clock() + REST_SECONDS
 

@@ -127,7 +127,7 @@ def test_an_admin_is_made_and_unmade(run: Run) -> None:
 
 
 def test_a_disabled_user_gets_no_token(run: Run) -> None:
-    """And can't be added anew; the message says that the user is disabled."""
+    """The message says that the user is disabled, as it does when somebody adds the name again."""
     assert not run("token", "create", "alice").stderr
     Path("backend.json").write_text('{"users": {"bob": {}}}')
     assert run("token", "create", "bob").exit_code == 0
