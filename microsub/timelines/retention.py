@@ -19,7 +19,7 @@ from microsub.accounts import Accounts, User
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
-from microsub.model.reader import Reason
+from microsub.model.reader import GLOBAL, Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts import Items
 from microsub.redis.protocol import Redis
@@ -38,6 +38,7 @@ from microsub.timelines.remove import (
     take_out,
     trim,
 )
+from microsub.timelines.rules import ends_in, forget_ends
 from microsub.work import calendar_of
 
 SOONEST, LATEST = DAY / 4, DAY
@@ -202,7 +203,7 @@ class Retention:
         for user in await self._accounts.users():
             for uid, removed_at in (await self._channels.removed(user.name)).items():
                 due = removed_at <= now - RESTORABLE
-                if due and (dry_run or await self._channels.delete_removed(user.name, uid)):
+                if due and (dry_run or await self._delete_channel(user.name, uid)):
                     report.append(ChannelCleanup(user.name, uid, deleted=True))
         return report, await self._departed(now, dry_run)
 
@@ -214,11 +215,25 @@ class Retention:
             return ()
         gone = []
         for user in overdue:
-            if user.name not in declared and (dry_run or await self._accounts.delete_disabled(user)):
+            if user.name not in declared and (dry_run or await self._delete_user(user)):
                 gone.append(user.name)
                 if not dry_run:
                     _log.info("user_deleted", user=user.name, disabled=user.disabled)
         return tuple(gone)
+
+    async def _delete_channel(self, user: str, uid: str) -> bool:
+        ends = await ends_in(self._redis, user, uid)
+        is_deleted = await self._channels.delete_removed(user, uid)
+        if is_deleted:
+            await forget_ends(self._redis, ends)
+        return is_deleted
+
+    async def _delete_user(self, user: User) -> bool:
+        # The ends of mutes first: without the mutes, nothing would lead to them after a crash.
+        (listed,) = await self._channels.uids([user.name])
+        for uid in (GLOBAL, *listed, *await self._channels.removed(user.name)):
+            await forget_ends(self._redis, await ends_in(self._redis, user.name, uid))
+        return await self._accounts.delete_disabled(user)
 
     async def _stock(self, user: str, uid: str, limits: ChannelSettings, now: float) -> Stock | None:
         read_until = now - limits.keep_read_days * DAY if limits.keep_read_days else float("-inf")

@@ -206,6 +206,20 @@ async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
     assert await world.redis.command("KEYS", f"*{{{ANN}}}*") == []
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["user", "channel"])
+async def test_mutes_until_a_time_are_deleted_with_their_user_or_channel(world: Cleaned, whole: bool) -> None:
+    """Also the end of one that would last for years, which names the user and the muted address."""
+    await world.channels.create(ANN, "Old", NOW, "old")
+    for uid in ("home", "old", "global"):
+        await world.rules.mute(ANN, uid, "https://muted.example/", NOW, until=NOW + 1000 * DAY)
+    await world.channels.disable(ANN, "old", NOW)
+    if whole:
+        await world.accounts.disable_user(ANN, NOW)
+    await world.retention.run(NOW + RESTORABLE)
+    ends = await world.redis.command("ZRANGE", keys.mute_ends(), 0, -1)
+    assert sorted(end.split()[1] for end in ends) == ([] if whole else [b"global", b"home"])
+
+
 @pytest.mark.parametrize(
     ("created", "disabled", "overdue"),
     [
