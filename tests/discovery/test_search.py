@@ -176,7 +176,7 @@ H_FEED = b'<title>Notes</title><div class="h-feed"><div class="h-entry"><p class
 
 
 @pytest.mark.parametrize(("home", "expected"), [(PAGE, FEED), ((H_FEED, "text/html"), SITE)], ids=["names", "h-feed"])
-async def test_a_post_that_names_no_feed_leads_to_that_of_the_home_page(
+async def test_a_post_without_a_feed_leads_to_the_home_page(
     server: World, home: tuple[bytes, str], expected: str
 ) -> None:
     """The home page names one, or is one; then no usual address is tried."""

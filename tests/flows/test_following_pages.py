@@ -563,7 +563,7 @@ async def _became(site: Publisher, it: World, shown: Answer, days: float = 4) ->
     return await it.record(feed)
 
 
-async def test_a_feed_whose_address_became_a_page_moves_to_the_feed_that_it_names(site: Publisher, it: World) -> None:
+async def test_a_feed_whose_address_became_a_page_moves(site: Publisher, it: World) -> None:
     """After three days; posts keep their read state, and new ones arrive from the new address."""
     site.serve_document("/index.xml", rss(dated(4)))
     record = await _became(site, it, page("/index.xml", "/comments/feed/"), days=2)

@@ -207,7 +207,7 @@ async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["user", "channel"])
-async def test_mutes_until_a_time_are_deleted_with_their_user_or_channel(world: Cleaned, whole: bool) -> None:
+async def test_mutes_until_a_time_end_with_their_user_or_channel(world: Cleaned, whole: bool) -> None:
     """Also the end of one that would last for years, which names the user and the muted address."""
     await world.channels.create(ANN, "Old", NOW, "old")
     for uid in ("home", "old", "global"):
