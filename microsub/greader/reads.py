@@ -40,6 +40,8 @@ MOST_NAMED = 10_000
 """Items that one request may name."""
 USUAL_IDS, USUAL_CONTENTS = 1000, 20
 _SECOND = 1_000_000
+_COUNTED = 5000
+"""Items that are counted at once, so that their feeds and folders come in replies of some hundred kilobytes."""
 
 
 class NativeReading:
@@ -89,17 +91,19 @@ class NativeReading:
         user, labels = call.user, label_names(call.channels)
         places = await arrivals_in(self._redis, user, [channel.uid for channel in call.channels], "unread")
         ids = list(places)
-        followed, feeds, members = await asyncio.gather(
-            self._contents.followed(user, call.channels),
-            self._reading.feeds_of(ids),
-            asyncio.gather(*(in_channels(self._redis, user, [uid], ids, "posts") for uid in labels.values())),
-        )
+        followed = await self._contents.followed(user, call.channels)
         found: defaultdict[str, list[int]] = defaultdict(list)
-        for item, feed in zip(ids, feeds, strict=True):
-            name = followed.by_id[feed].subscription.id if feed in followed.by_id else OTHER
-            found[f"feed/{name}"].append(places[item])
-        for name, holders in zip(labels, members, strict=True):
-            found[LABEL + name] += [places[item] for item in holders]
+        for at in range(0, len(ids), _COUNTED):
+            some = ids[at : at + _COUNTED]
+            feeds, members = await asyncio.gather(
+                self._reading.feeds_of(some),
+                asyncio.gather(*(in_channels(self._redis, user, [uid], some, "posts") for uid in labels.values())),
+            )
+            for item, feed in zip(some, feeds, strict=True):
+                name = followed.by_id[feed].subscription.id if feed in followed.by_id else OTHER
+                found[f"feed/{name}"].append(places[item])
+            for name, holders in zip(labels, members, strict=True):
+                found[LABEL + name] += [places[item] for item in holders]
         found[READING_LIST] = list(places.values())
         counts = [
             {"id": name, "count": len(at), "newestItemTimestampUsec": str(max(at))} for name, at in found.items() if at

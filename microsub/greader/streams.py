@@ -63,7 +63,7 @@ class StreamPage:
 class _Selection:
     """The meaning of a query for this user: states, channels by uid, and feeds, each with those that it replaced.
 
-    `is_read` and `is_saved` None: either. `others`: only items of feeds that aren't followed.
+    `is_read` and `is_saved` None: either. `not_of`: only items of other feeds than these.
     """
 
     is_read: bool | None = None
@@ -71,7 +71,7 @@ class _Selection:
     inside: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     feeds: list[list[str]] = field(default_factory=list)
-    others: bool = False
+    not_of: frozenset[str] | None = None
     is_empty: bool = False
 
     def want(self, name: str, value: bool) -> None:
@@ -216,6 +216,7 @@ class Streams:
             known, places = "saved", await arrivals_in(self._redis, user, [SAVED], "posts")
         else:
             places = await arrivals_in(self._redis, user, chosen.inside[:1], "posts")
+            chosen = replace(chosen, inside=chosen.inside[1:])
         rows = [Arrival(item, at, False, known == "saved") for item, at in places.items()]
         rows = [row for row in rows if _is_between(row.position, query) and _is_after(row.position, query)]
         rows.sort(key=_place, reverse=not query.oldest_first)
@@ -271,10 +272,9 @@ class Streams:
             ids = [row.id for row in kept]
             there = set().union(*[await self._items.in_feed(feed, ids) for feed in feeds])
             kept = [row for row in kept if row.id in there]
-        if chosen.others and kept:
-            followed = await self._followed(user)
+        if chosen.not_of is not None and kept:
             feeds_of = await self._reading.feeds_of([row.id for row in kept])
-            kept = [row for row, one in zip(kept, feeds_of, strict=True) if one not in followed]
+            kept = [row for row, one in zip(kept, feeds_of, strict=True) if one not in chosen.not_of]
         return kept
 
     async def _followed(self, user: str) -> dict[str, Subscription]:
@@ -316,7 +316,7 @@ class Streams:
             case StreamName("label", name) if name in labels:
                 chosen.inside.append(labels[name])
             case StreamName("feed", "other"):
-                chosen.others = True
+                chosen.not_of = frozenset(await self._followed(user))
             case StreamName("feed", value):
                 followed = await self._followed(user)
                 feed = pick_feed(list(followed.values()), value)

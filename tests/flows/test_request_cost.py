@@ -14,7 +14,9 @@ import pytest
 from microsub.accounts.grants import Codes, Consent
 from microsub.configuration.effective import EffectiveSettings
 from microsub.model.reader import POSTING_SCOPES, Cursor
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.scripts import batches
 from microsub.timelines.item_cache import ItemCache
 from tests.support import world
 from tests.support.native_app import NativeApp
@@ -166,3 +168,26 @@ async def test_a_small_feed_among_many_items_of_a_native_app(measured: Measured)
             await server.following.follow("ann", "home", url, server.now)
     assert len(await app.ids()) > 1000
     assert trips[1] <= trips[0] <= 7
+
+
+async def test_all_ids_of_a_large_account_of_a_native_app(measured: Measured) -> None:
+    """26 bytes for each, and a round trip for some thousand: of everything, of the unread ones and of a folder."""
+    server, redis, size = measured.server, measured.server.redis, 20_000
+    app = await NativeApp.signed_in(server, "ann")
+    first = int((server.now - size) * 1_000_000)
+    for ids in batches(range(1, size + 1)):
+        for key in (keys.posts("ann", "home"), keys.unread("ann", "home")):
+            await redis.command("ZADD", key, *(part for one in ids for part in (server.now - size + one, one)))
+        await redis.command("ZADD", keys.arrivals("ann"), *(part for one in ids for part in (first + one, one)))
+    everything = "user/-/state/com.google/reading-list"
+    for asked, most in (
+        ({"s": everything}, size / 5000 + 6),
+        ({"s": everything, "ot": 1}, size / 5000 + 6),
+        ({"s": everything, "xt": "user/-/state/com.google/read"}, size / 1000 + 6),
+        ({"s": "user/-/label/Home"}, size / 1000 + 6),
+    ):
+        measured.trips()
+        reply = await app.get("stream/items/ids", n=200_000, **asked)
+        assert measured.trips() <= most
+        assert reply.content.count(b'"id"') == size
+        assert len(reply.content) <= 26 * size + 100

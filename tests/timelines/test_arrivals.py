@@ -132,7 +132,7 @@ async def test_few_are_found_among_many_in_few_round_trips(world: OneReader) -> 
 
 async def test_items_that_stay_are_found_while_others_leave(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when an app asks for unread posts while another one marks some of them as read."""
-    monkeypatch.setattr(arrivals, "_CHUNK", 100)
+    monkeypatch.setattr(arrivals, "_SCANNED", 100)
     await world.add("home", *(item(number) for number in range(1000)))
     trips = 0
 

@@ -25,6 +25,8 @@ ShownState = Literal["posts", "unread"]
 """Items that a channel shows: all, or the unread ones."""
 _SETS = {"posts": keys.posts, "unread": keys.unread}
 _CHUNK = 5000
+_SCANNED = 2000
+"""Members that one step of a scan reads, which keeps Redis busy for a few milliseconds."""
 EXAMINED = 20_000
 """Maximum number of items that one request examines for a channel or a state."""
 
@@ -203,7 +205,7 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
     key, ids = _SETS[state], dict[str, None]()
     left = [(key(user, uid), b"0") for uid in uids]
     while left:
-        replies = await redis.pipeline([("ZSCAN", name, cursor, "COUNT", _CHUNK) for name, cursor in left])
+        replies = await redis.pipeline([("ZSCAN", name, cursor, "COUNT", _SCANNED) for name, cursor in left])
         for _, found in replies:
             ids.update(dict.fromkeys(texts(found[0::2])))
         left = [(name, cursor) for (name, _), (cursor, _) in zip(left, replies, strict=True) if cursor != b"0"]
