@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from microsub.base.plaintext import normalised
 from microsub.base.urls import canonical_feed_url
@@ -22,6 +22,9 @@ FRESH_SECONDS = 300.0
 
 PUBLIC_FROM = 2
 """Number of followers (distinct users) from which a feed is no longer one person's private matter."""
+
+WRITTEN = "written"
+"""The format of a feed that only programs write."""
 
 MAX_RESULTS = 50
 MOST_WORDS = 20
@@ -70,7 +73,7 @@ class Directory:
         """The feeds at exactly these URLs that only programs write: the web doesn't have them."""
         ids = await self._feeds.find_many(urls)
         records = await self._feeds.get_many(ids.values()) if ids else {}
-        return [_listed(record, None, 0) for record in records.values() if record.is_written]
+        return [replace(_listed(one, None, 0), format=WRITTEN) for one in records.values() if one.is_written]
 
     async def _all(self, now: float) -> tuple[ListedFeed, ...]:
         async with self._reading:

@@ -296,7 +296,7 @@ async def test_a_feed_that_only_programs_write_is_found_at_its_address(server: W
     store = jobs.store_of_posts(server)
     await store.describe(written, {"title": "Harbour weather"})
     answer = await server.parts.search.feeds(written, server.now)
-    assert [(feed.url, feed.title) for feed in answer.feeds] == [(written, "Harbour weather")]
+    assert [(feed.url, feed.title, feed.format) for feed in answer.feeds] == [(written, "Harbour weather", "written")]
     assert await found(server, "weather.example/harbour") == [written]
     assert server.web.asked == []
     assert await found(server, "harbour weather") == []

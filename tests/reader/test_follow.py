@@ -10,6 +10,7 @@ from microsub.configuration.model import InstanceSettings, OutputConfig, Quotas
 from microsub.fetch import FetchFailed, FetchRequest
 from microsub.posts.entries import items_to_store
 from microsub.redis import keys
+from microsub.server import jobs
 from microsub.server.jobs import sweeping
 from tests.reader.conftest import ReadingVisitor, reading, titles
 from tests.support.readers import posts
@@ -46,6 +47,17 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     assert not _offers_later(again)
     await ann.browser.submit(done, "/follow/end")
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
+
+
+async def test_a_feed_that_only_programs_write_is_followed_at_its_address(ann: ReadingVisitor) -> None:
+    """There is no preview: nothing need be at that address."""
+    written = "https://weather.example/harbour"
+    store = jobs.store_of_posts(ann.server)
+    await store.save(written, {"guid": "1", "timestamp": ann.server.now, "name": "Storm"})
+    found = await ann.get(f"/follow?q={written}")
+    assert ("1 feed found" in found.text, "Preview" in found.text) == (True, False)
+    await ann.browser.submit(found, "/follow", {"url": written}, channel="later")
+    assert [one["url"] for one in (await ann.reader.get(action="follow", channel="later"))["items"]] == [written]
 
 
 @pytest.mark.parametrize(

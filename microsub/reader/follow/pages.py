@@ -14,7 +14,7 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound, RequestError
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
-from microsub.discovery import HIDDEN, EnteredAddresses, Search, SearchAnswer, without_userinfo
+from microsub.discovery import HIDDEN, WRITTEN, EnteredAddresses, Search, SearchAnswer, without_userinfo
 from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
 from microsub.reader.channel_list import ChannelLink
@@ -34,7 +34,10 @@ NEW = "+"
 
 @dataclass(frozen=True, slots=True)
 class FeedCandidate:
-    """A feed that a search found; `shown` is its address without passwords, `channels` are the uids that follow it."""
+    """A feed that a search found; `shown` is its address without passwords, `channels` are the uids that follow it.
+
+    `has_preview`: there is a document at its address that can be shown.
+    """
 
     url: str
     shown: str
@@ -42,6 +45,7 @@ class FeedCandidate:
     description: str
     picture: str
     channels: Sequence[str]
+    has_preview: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,7 @@ class FollowPages:
                 link.description or "",
                 visit.site.pages.href(picture(link.photo)) if link.photo else "",
                 followers.get(link.url, ()),
+                link.format != WRITTEN,
             )
             for link in found
         ]
