@@ -464,6 +464,17 @@ async def test_users_without_website_stay_signed_in(enrolled: World, ann: Visito
     assert (await ann.get("/account")).status == 200
 
 
+async def test_the_last_way_to_sign_in_is_not_removed_silently(enrolled: World, ann: Visitor) -> None:
+    """Without a website, there is then only a link from the admin."""
+    await enrolled.accounts.add_user("bob", "", enrolled.now)
+    only = await passkey_of(enrolled, "bob")
+    await with_passkey(ann, only)
+    page = await ann.get(PAGE)
+    assert "a new link from the admin" not in page.text
+    await ann.submit(page, f"{PAGE}/passkeys/remove", passkey=b64(only.id))
+    assert "a new link from the admin" in (await ann.get(PAGE)).text
+
+
 async def test_removing_a_passkey_ends_other_sessions(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """A lost device has a session and is a known browser; both end with its passkey. This browser stays signed in."""
     device = await passkey_of(enrolled)
