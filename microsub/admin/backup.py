@@ -14,10 +14,10 @@ import os
 import tarfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import redis
 from redis.exceptions import RedisError
@@ -105,16 +105,28 @@ def restore(
         engine = Engine.parse(facts.engine)
         choose(programs(program), engine, file)
         _require_room(data_dir, backend)
-        folder = Folder(prepared(data_dir))
-        versions = backend.with_name(f"{backend.name}.versions")
-        # In the archive's order: to go back in it is to read it again from its beginning.
-        for name in (name for name in members if name not in {_FACTS, _DATA}):
-            place = backend if name == _BACKEND else versions / PurePosixPath(name).name
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _put(members[name], place)
-        folder.write_record(Record(pid=0, engine=engine, socket=str(folder.path / "redis.sock")))
-        _put(data, folder.path / "appendonly.aof")
+        try:
+            _unpack(members, data, Folder(prepared(data_dir)), backend, engine)
+        except OSError as error:
+            raise _not_written(data_dir, error) from error
     return facts
+
+
+def _unpack(
+    members: Mapping[str, IO[bytes] | None], data: IO[bytes] | None, folder: Folder, backend: Path, engine: Engine
+) -> None:
+    versions = backend.with_name(f"{backend.name}.versions")
+    # In the archive's order: to go back in it is to read it again from its beginning.
+    for name in (name for name in members if name not in {_FACTS, _DATA}):
+        place = backend if name == _BACKEND else versions / PurePosixPath(name).name
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _put(members[name], place)
+    folder.write_record(Record(pid=0, engine=engine, socket=str(folder.path / "redis.sock")))
+    _put(data, folder.path / "appendonly.aof")
+
+
+def _not_written(place: Path, error: OSError) -> ConfigError:
+    return ConfigError(file=str(place), path="", found=f"{error.strerror}", expected="enough disk space")
 
 
 def _facts(said: dict[str, Any]) -> Facts:
@@ -217,4 +229,4 @@ def _write(file: Path, facts: Facts, snapshot: Path, backend: Path) -> None:
             target.flush()
     except OSError as error:
         file.unlink(missing_ok=True)
-        raise ConfigError(file=str(file), path="", found=f"{error.strerror}", expected="enough disk space") from error
+        raise _not_written(file, error) from error

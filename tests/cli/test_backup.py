@@ -120,11 +120,11 @@ def test_backup_and_restore_overwrite_no_file(run: Run, tmp_path: Path) -> None:
     assert not Path("other").exists()
 
 
-def archive(**changed: object) -> None:
+def archive(*more: str, **changed: object) -> None:
     facts = {"made": time.time(), "microsub": "9.9", "engine": "Redis 6.2.14", "layout": 8, **changed}
     text = json.dumps(facts).encode()
     with tarfile.open("b.tar.gz", "w:gz") as file:
-        for name, content in (("backup.json", text), ("redis.rdb", b"REDIS0009"), ("../evil.json", b"{}")):
+        for name, content in (("backup.json", text), ("redis.rdb", b"REDIS0009"), *((name, b"{}") for name in more)):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             file.addfile(member, io.BytesIO(content))
@@ -154,9 +154,16 @@ def test_a_backups_facts_are_checked_first(run: Run, changed: dict[str, object],
 
 def test_a_restore_writes_nowhere_else(run: Run, tmp_path: Path) -> None:
     """Archive members that no backup has are left out, whatever path they name."""
-    archive()
+    archive("../evil.json", "backend.json.versions/../../evil.json")
     assert run("restore", "b.tar.gz", "--data-dir", "in/data", "--backend", "in/new.json").exit_code == 0
     assert not list(tmp_path.rglob("evil*"))
+
+
+def test_a_restore_that_cannot_write_says_so(run: Run) -> None:
+    """A full disk, or a file that the file system doesn't take."""
+    archive(f"backend.json.versions/{'x' * 300}.json")
+    refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
+    assert (refused.exit_code, "File name too long" in refused.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
