@@ -127,12 +127,7 @@ class LocalCredentials:
     async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: list[Arg]) -> None:
         reply = await self._redis.script(
             load("user_record")(
-                user=keys.user(user),
-                record=key,
-                invitation=keys.invitation(user),
-                code=sha256_hex(invitation) if invitation else "",
-                most=most,
-                fields=fields,
+                user, record=key, code=sha256_hex(invitation) if invitation else "", most=most, fields=fields
             )
         )
         if reply == 0:

@@ -131,10 +131,8 @@ class ForeignTokens:
         life = max(1, math.ceil(end - vouched.checked))
         kept = await self._redis.script(
             load("foreign_remember")(
-                user=keys.user(user),
-                token=keys.token(user, digest),
-                foreign=keys.foreign(user),
-                refused=keys.foreign_refused(user, digest),
+                user,
+                digest,
                 digest=digest,
                 me=principal.me,
                 endpoint=principal.token_endpoint or "",
@@ -146,7 +144,6 @@ class ForeignTokens:
                 life=life,
                 ends="" if vouched.ends is None else vouched.ends,
                 most=MOST_REMEMBERED,
-                token_pattern=keys.token(user, "*"),
             )
         )
         if kept:
@@ -179,8 +176,7 @@ class ForeignTokens:
         Returns 0, or the seconds until the next check is allowed; then this one isn't counted.
         """
         call = load("foreign_count")(
-            checks=keys.foreign_checks(user),
-            networks=keys.foreign_networks(user),
+            user,
             network=sha256_hex(place.network),
             site=sha256_hex(place.site),
             since=now - KNOWN_NETWORK,

@@ -139,16 +139,13 @@ class Grants:
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
         call = load("grant_renew")(
-            user=keys.user(user),
-            grant=keys.grant(user, grant),
-            grants=keys.grants(user),
+            user,
+            grant,
             access_token=keys.token(user, sha256_hex(access)),
-            tokens=keys.tokens(user),
             now=now,
             id=grant,
             shown=sha256_hex(refresh),
             repeat=CODE_REPEAT,
-            token_pattern=keys.token(user, "*"),
             refresh=sha256_hex(successor),
             seed=new_secret(),
             expires=now + GRANT,
@@ -188,8 +185,7 @@ async def end_grant(redis: Redis, user: str, grant: str) -> bool:
     """End a grant with all its tokens; returns whether it existed."""
     if not _ID.match(grant):
         return False
-    names = {"grant": keys.grant(user, grant), "grants": keys.grants(user), "tokens": keys.tokens(user)}
-    return bool(await redis.script(load("grant_end")(**names, id=grant, token_pattern=keys.token(user, "*"))))
+    return bool(await redis.script(load("grant_end")(user, grant, id=grant)))
 
 
 def is_refresh(text: str) -> bool:
@@ -251,13 +247,7 @@ class OwnTokens:
         if user is None:
             return None
         row, owner, source, record = await self._redis.script(
-            load("token_find")(
-                user=keys.user(user),
-                token=keys.token(user, sha256_hex(token)),
-                sources=keys.sources(user),
-                grant_pattern=keys.grant(user, "*"),
-                mark=SOURCE_MARK,
-            )
+            load("token_find")(user, sha256_hex(token), mark=SOURCE_MARK)
         )
         scope, client, created, expires, foreign, grant, _ = (
             part.decode() if part is not None else None for part in row
@@ -351,9 +341,7 @@ class Codes:
             *(("source", consent.source) if consent.source else ()),
         )
         user, record = consent.user, keys.code(consent.user, sha256_hex(code))
-        names = {"user": keys.user(user), "record": record, "invitation": keys.invitation(user)}
-        call = load("user_record")(**names, life=CODE_KEPT, fields=fields)
-        if not await self._redis.script(call):
+        if not await self._redis.script(load("user_record")(user, record=record, life=CODE_KEPT, fields=fields)):
             raise await absent(self._redis, consent.user)
         return code
 
@@ -411,15 +399,12 @@ class Codes:
         self, user: str, code: str, grant: str, digest: str, now: float, **further: Arg
     ) -> RedemptionResult:
         call = load("code_redeem")(
-            user=keys.user(user),
-            code=keys.code(user, sha256_hex(code)),
+            user,
+            sha256_hex(code),
             grant=keys.grant(user, grant),
-            grants=keys.grants(user),
             access_token=keys.token(user, digest),
-            tokens=keys.tokens(user),
             now=now,
             repeat=CODE_REPEAT,
-            token_pattern=keys.token(user, "*"),
             **further,
         )
         return RedemptionResult((await self._redis.script(call)).decode())

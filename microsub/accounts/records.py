@@ -28,14 +28,14 @@ async def count_posts(redis: Redis, added: Mapping[str, int]) -> list[Any]:
     Something else for a user whose master of a cluster is away. One round trip.
     """
     try:
-        return await redis.scripts([_COUNT(user=keys.user(user), how="add", size=size) for user, size in added.items()])
+        return await redis.scripts([_COUNT(user, how="add", size=size) for user, size in added.items()])
     except StoreIncomplete as error:
         return error.replies
 
 
 async def set_posts(redis: Redis, user: str, size: int) -> None:
     """Set the bytes of the user's own posts; nothing happens if there is no such user."""
-    await redis.script(_COUNT(user=keys.user(user), how="set", size=size))
+    await redis.script(_COUNT(user, how="set", size=size))
 
 
 class Activity:

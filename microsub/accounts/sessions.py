@@ -100,9 +100,8 @@ class Sessions:
         }
         held = await self._redis.script(
             load("user_record")(
-                user=keys.user(user),
+                user,
                 record=keys.session(user, digest),
-                invitation=keys.invitation(user),
                 listed=keys.sessions(user),
                 life=SESSION,
                 digest=digest,
@@ -199,9 +198,9 @@ class Sessions:
         """Add the digest `new` to the session, which soon replaces the old one. False if the session has ended."""
         done = await self._redis.script(
             load("session_renew")(
+                user,
                 old=keys.session(user, old),
                 new=keys.session(user, new),
-                sessions=keys.sessions(user),
                 old_digest=old,
                 new_digest=new,
                 now=f"{now:.3f}",

@@ -116,8 +116,7 @@ class Accounts:
     async def _create(self, name: str, me: str, now: float, how: str = "") -> None:
         await self._redis.script(
             load("user_create")(
-                user=keys.user(name),
-                channels=keys.channels(name),
+                name,
                 built_in=[keys.channel(name, uid) for uid in BUILT_IN],
                 me=me,
                 now=now,
@@ -197,14 +196,9 @@ class Accounts:
             return False
         redis, name, since = self._redis, user.name, repr(user.disabled)
         lists_of_channels = [keys.channels(name), keys.removed_channels(name)]
-        names = {
-            "user": keys.user(name),
-            **dict(zip(("channels", "removed"), lists_of_channels, strict=True)),
-            "arrivals": (keys.arrivals(name), keys.arrivals_more(name)),
-        }
 
         async def step(uid: str, *doomed: str) -> bool:
-            return bool(await redis.script(load("user_delete")(**names, doomed=doomed, since=since, uid=uid)))
+            return bool(await redis.script(load("user_delete")(name, doomed=doomed, since=since, uid=uid)))
 
         lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in lists_of_channels])
         for uid in (text(one) for reply in lists for one in reply):
@@ -261,17 +255,14 @@ class Accounts:
         digest = sha256_hex(token)
         made = await self._redis.script(
             load("token_create")(
-                user=keys.user(user),
-                token=keys.token(user, digest),
-                tokens=keys.tokens(user),
+                user,
+                digest,
                 digest=digest,
                 scopes=" ".join(sorted(scopes)),
                 client=client,
                 now=now,
                 expires="" if expires is None else expires,
                 mark=mark,
-                token_pattern=keys.token(user, "*"),
-                refused_pattern=keys.foreign_refused(user, "*"),
                 remembered=ENDED_TOKEN,
             )
         )

@@ -214,7 +214,7 @@ class Schedule:
         """
         until = min(until, now + LONGEST_HOLD)
         rule = {"until": _time(until), "now": _time(now), "enough": FEEDS_FOR_A_HOLD, "life": HOST_RECORD}
-        return int(await self._redis.script(_HOLD(host=keys.host(host), feed=feed_id, **rule)))
+        return int(await self._redis.script(_HOLD(host, feed=feed_id, **rule)))
 
     async def held_until(self, host: str) -> float | None:
         """The end of the host's newest hold, possibly past; None if there was none recently."""
@@ -239,7 +239,7 @@ class Schedule:
 
 
 def _on_host(host: str, token: str, verb: str, *rest: Arg) -> ScriptCall:
-    return _HOST(due=keys.host_due(host), host=keys.host(host), token=token, life=HOST_RECORD, verb=verb, rest=rest)
+    return _HOST(host, token=token, life=HOST_RECORD, verb=verb, rest=rest)
 
 
 def _time_or_never(seconds: float | None) -> str:

@@ -240,9 +240,7 @@ class Feeds:
 
         From now on writes of earlier readings are refused. One round trip, and another for a changed list of followers.
         """
-        edition, fingerprints = keys.feed_edition(feed_id), keys.feed_fingerprints(feed_id)
-        slot = {"feed": keys.feed(feed_id), "edition": edition, "fingerprints": fingerprints}
-        reply = await self._redis.script(_READ(**slot, most=FEW_FINGERPRINTS))
+        reply = await self._redis.script(_READ(feed_id, most=FEW_FINGERPRINTS))
         if not reply:
             return None
         return await self._to_read(feed_id, *reply[1:])
@@ -283,7 +281,7 @@ class Feeds:
         """
         fields = [*set_or_deleted(said), *set_or_deleted(if_changed or {})]
         now = {"reading": reading_text(reading), "nonce": secrets.token_hex(8), "compared": len(said)}
-        changed, note = await self._redis.script(_DESCRIBE(feed=keys.feed(feed_id), **now, fields=fields))
+        changed, note = await self._redis.script(_DESCRIBE(feed_id, **now, fields=fields))
         return Described(tuple(text(changed).split()), text(note))
 
     async def announced(self, feed_id: str, note: str) -> None:
@@ -316,10 +314,9 @@ class Feeds:
         digest = fields.get("body_hash")
         remembered = b"" if fingerprints is None or digest is None else bytes.fromhex(digest) + fingerprints
         settle = _WRITE(
-            feed=keys.feed(feed_id),
-            fingerprints=keys.feed_fingerprints(feed_id),
+            feed_id,
             reading=reading_text(reading),
-            new_fingerprints=remembered,
+            fingerprints=remembered,
             life=KEEP_FINGERPRINTS,
             fields=set_or_deleted(fields),
         )
@@ -363,16 +360,17 @@ class Feeds:
 
     async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
         follower = {"follower": f"{user}/{uid}", "new_edition": secrets.token_hex(8)}
-        if await self._redis.script(_FOLLOWERS(**_slot(feed_id), action=action, **follower)) == _LAST_LEFT:
+        call = _FOLLOWERS(feed_id, action=action, life=KEEP_UNFOLLOWED, **follower)
+        if await self._redis.script(call) == _LAST_LEFT:
             await calendar_of(self._redis, "websub").note({feed_id: 0.0})
 
     async def keep(self, feed_id: str) -> bool:
         """Keep the feed even without followers; whether that is new."""
-        return bool(await self._redis.script(_FOLLOWERS(**_slot(feed_id), action="keep")))
+        return bool(await self._redis.script(_FOLLOWERS(feed_id, action="keep", life=KEEP_UNFOLLOWED)))
 
     async def release(self, feed_id: str) -> bool:
         """Undo `keep`: without followers the feed gets a time to live; whether it was kept."""
-        return bool(await self._redis.script(_FOLLOWERS(**_slot(feed_id), action="release")))
+        return bool(await self._redis.script(_FOLLOWERS(feed_id, action="release", life=KEEP_UNFOLLOWED)))
 
     async def page(self, limit: int, after: int = 0) -> tuple[list[FeedRecord], int | None]:
         """Up to `limit` feeds with ids above `after`, and the id to continue from; None at the end.
@@ -430,7 +428,7 @@ class Feeds:
         return await self.get(feed_id) or FeedRecord(feed_id, address.url)
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
-        await self._redis.script(_CREATE(feed=keys.feed(feed_id), url=url, now=f"{now:.6f}", life=KEEP_UNFOLLOWED))
+        await self._redis.script(_CREATE(feed_id, url=url, now=f"{now:.6f}", life=KEEP_UNFOLLOWED))
 
 
 def is_settled(feed: FeedRecord) -> bool:
@@ -460,16 +458,6 @@ def _fingerprints_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
         return None
     digest = bytes.fromhex(feed.body_hash)
     return stored[len(digest) :] if stored.startswith(digest) else None
-
-
-def _slot(feed_id: str) -> dict[str, Any]:
-    """All keys of a feed, and how long they are kept without followers, for lua/feed_followers.lua."""
-    others = (keys.feed_items, keys.feed_guids, keys.feed_outbox, keys.feed_tombstones)
-    return {
-        **{"subscribers": keys.feed_subscribers(feed_id), "edition": keys.feed_edition(feed_id)},
-        **{"feed": keys.feed(feed_id), "websub": keys.feed_websub(feed_id)},
-        **{"others": [key(feed_id) for key in others], "life": KEEP_UNFOLLOWED},
-    }
 
 
 def set_or_deleted(fields: Mapping[str, str | None]) -> list[str]:

@@ -258,7 +258,7 @@ class ChannelTopics:
 
     async def address(self, user: str, uid: str, action: str = "create") -> str | None:
         """The address after `create`, `renew` or `revoke` (None). Raises NotFound for an unknown channel."""
-        call = load("hub_topic")(channel=keys.channel(user, uid), action=action, secret=new_secret())
+        call = load("hub_topic")(user, uid, action=action, secret=new_secret())
         found = await self._redis.script(call)
         if found is None:
             raise await absent(self._redis, user, uid)

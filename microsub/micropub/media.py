@@ -71,16 +71,14 @@ class Media:
         if kind == "image/jpeg":
             data = without_metadata(data)
         call = _WRITE(
-            user=keys.user(user),
-            media=keys.media(user),
-            file=keys.medium(user, token),
+            user,
+            token,
             token=token,
             data=data,
             size=max(len(data), LEAST_COUNTED),
             type=kind,
             digest=sha256_hex(data),
             most=most,
-            file_pattern=keys.medium(user, "*"),
         )
         reply = await self._redis.script(call)
         if isinstance(reply, int):

@@ -159,8 +159,7 @@ class Sources:
 
     async def _write(self, source: Source, most: int) -> bool:
         """Write a source; False if its id exists. Raises QuotaReached, NotFound for an unknown user."""
-        names = {"user": keys.user(source.user), "sources": keys.sources(source.user)}
-        reply = await self.redis.script(_CREATE(**names, id=source.id, value=_encoded(source), most=most or ""))
+        reply = await self.redis.script(_CREATE(source.user, id=source.id, value=_encoded(source), most=most or ""))
         if reply < 0:
             raise await absent(self.redis, source.user)
         if reply > 1:

@@ -147,10 +147,8 @@ class OutputFeeds:
             former = text(await self._redis.command("HGET", keys.output(user, name), "secret")) or ""
             secret = secrets.token_urlsafe(24)
             call = load("output_write")(
-                user=keys.user(user),
-                outputs=keys.outputs(user),
-                addresses=keys.output_addresses(user),
-                feed=[key(user, name) for key in keys.OUTPUT_KEYS],
+                user,
+                name,
                 name=name,
                 now=score_text(now),
                 action=action,
@@ -161,7 +159,6 @@ class OutputFeeds:
                 most_addresses=_ADDRESSES,
                 former=former,
                 former_digest=sha256_hex(former),
-                output_pattern=keys.pattern(keys.output, user),
                 fields=[*chain(*(fields or {}).items())],
             )
             reply = await self._redis.script(call)
@@ -225,7 +222,7 @@ class OutputFeeds:
         for batch in batches(list(items.items())):
             rows = [part for item, at in batch for part in (item, _words(at), score_text(published[item]))]
             limits = {"most": most, "removed": _REMOVED, "archive": ARCHIVE}
-            call = load("output_edit")(feed=_keys(feed), now=score_text(now), action=action, **limits, items=rows)
+            call = load("output_edit")(feed.user, feed.name, now=score_text(now), action=action, **limits, items=rows)
             reply = await self._redis.script(call)
             if text(reply[0]) == "missing":
                 raise _missing(feed.name)
@@ -248,7 +245,9 @@ class OutputFeeds:
                 times = ["" if at is None else score_text(at) for at in (one.published, one.imported, one.edited)]
                 shown = " ".join([str(one.impressions), *map(score_text, one.times)]) if one.impressions else ""
                 rows += [one.id, _words(versions.get(one.id, PostVersion())), *times, shown]
-            reply = await self._redis.script(load("output_restore")(feed=_keys(feed), now=score_text(now), items=rows))
+            reply = await self._redis.script(
+                load("output_restore")(feed.user, feed.name, now=score_text(now), items=rows)
+            )
             if text(reply[0]) == "missing":
                 raise _missing(feed.name)
             count += int(reply[1])
@@ -257,7 +256,7 @@ class OutputFeeds:
     async def rows(self, feed: OutputFeed, now: float, limit: int = MOST_ITEMS) -> list[OutputRow]:
         """The rows that the feed shows now, newest publication first."""
         earliest = score_text(now - feed.settings.max_age) if feed.settings.max_age else "-inf"
-        call = load("output_rows")(feed=_keys(feed), now=score_text(now), earliest=earliest, most=limit)
+        call = load("output_rows")(feed.user, feed.name, now=score_text(now), earliest=earliest, most=limit)
         lines = texts(await self._redis.script(call))
         found = (line.split(" ", 2) for line in lines)
         return [_row(item, float(time), edition) for item, time, edition in found]
@@ -336,9 +335,7 @@ class OutputFeeds:
     async def note_taken(self, feed: OutputFeed, source: str, position: int) -> None:
         """Record the position up to which the `source` was read, unless the settings have changed since."""
         await self._redis.script(
-            load("output_taken")(
-                output=keys.output(feed.user, feed.name), recorded=feed.taken_from, source=source, position=position
-            )
+            load("output_taken")(feed.user, feed.name, recorded=feed.taken_from, source=source, position=position)
         )
 
     async def never_in(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
@@ -367,7 +364,8 @@ class OutputFeeds:
         """
         reply = secrets.token_hex(8)
         call = load("output_reserve")(
-            feed=_keys(feed),
+            feed.user,
+            feed.name,
             now=score_text(now),
             until=score_text(now + HELD),
             reply=reply,
@@ -388,7 +386,7 @@ class OutputFeeds:
         False if the reservation has expired.
         """
         sent = {"now": score_text(now), "reply": reservation.reply, "times": _TIMES, "items": [*shown]}
-        return bool(await self._redis.script(load("output_settle")(feed=_keys(feed), **sent)))
+        return bool(await self._redis.script(load("output_settle")(feed.user, feed.name, **sent)))
 
     # --- for upkeep, and the check
 
@@ -411,10 +409,6 @@ class OutputFeeds:
         """Remove items from all output feeds of the user, because their posts are gone."""
         for feed in await self.all_of(user, removed_too=True):
             await self.edit(feed, "drop", dict.fromkeys(ids, PostVersion()), now)
-
-
-def _keys(feed: OutputFeed) -> list[str]:
-    return [key(feed.user, feed.name) for key in keys.OUTPUT_KEYS]
 
 
 def _missing(name: str) -> NotFound:

@@ -88,7 +88,7 @@ async def without_item(redis: Redis, ids: Sequence[str]) -> list[str]:
 
 async def condemn(redis: Redis, ids: Sequence[str], now: float) -> None:
     """Mark items for a later sweep; marked ones keep their time."""
-    await redis.scripts([_END(item=keys.item(item_id), how="condemn", mark=score_text(now)) for item_id in ids])
+    await redis.scripts([_END(item_id, how="condemn", mark=score_text(now)) for item_id in ids])
 
 
 async def spare(redis: Redis, ids: Sequence[str]) -> None:
@@ -104,9 +104,7 @@ async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
     is spared at that moment gets its place back.
     """
     await _bury(redis, doomed, now)
-    gone = await redis.scripts(
-        [_END(item=keys.item(one.id), how="delete", mark=one.condemned or "-") for one in doomed]
-    )
+    gone = await redis.scripts([_END(one.id, how="delete", mark=one.condemned or "-") for one in doomed])
     commands: list[Command] = [
         ("ZADD", keys.feed_items(one.feed), one.updated or "0", one.id)
         for one, is_gone in zip(doomed, gone, strict=True)
@@ -126,7 +124,7 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
     retired item has no score.
     """
     marks = [""] * len(doomed) if wanted_too else [one.condemned for one in doomed]
-    calls = [_END(item=keys.item(one.id), how="retire", mark=mark) for one, mark in zip(doomed, marks, strict=True)]
+    calls = [_END(one.id, how="retire", mark=mark) for one, mark in zip(doomed, marks, strict=True)]
     replies = await redis.scripts(calls)
     retired = [one for one, is_retired in zip(doomed, replies, strict=True) if is_retired]
     await _bury(redis, retired, now)
@@ -156,19 +154,7 @@ async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:
             if one.former_guid:
                 args += (one.id, one.former_guid)
     await redis.scripts(
-        [
-            _BURY(
-                feed=keys.feed(feed),
-                guids=keys.feed_guids(feed),
-                items=keys.feed_items(feed),
-                tombstones=keys.feed_tombstones(feed),
-                outbox=keys.feed_outbox(feed),
-                now=score_text(now),
-                life=KEEP_UNFOLLOWED,
-                doomed=args,
-            )
-            for feed, args in by_feed.items()
-        ]
+        [_BURY(feed, now=score_text(now), life=KEEP_UNFOLLOWED, doomed=args) for feed, args in by_feed.items()]
     )
 
 
@@ -186,12 +172,7 @@ async def forget_tombstones(redis: Redis, feed_ids: Sequence[str], now: float) -
     """
     read = await redis.pipeline([("HGET", keys.feed(feed_id), "last_read") for feed_id in feed_ids])
     calls = [
-        _FORGET(
-            guids=keys.feed_guids(feed_id),
-            tombstones=keys.feed_tombstones(feed_id),
-            before=score_text(min(float(last), now) - TOMBSTONES),
-            most=_BATCH,
-        )
+        _FORGET(feed_id, before=score_text(min(float(last), now) - TOMBSTONES), most=_BATCH)
         for feed_id, last in zip(feed_ids, read, strict=True)
         if last
     ]

@@ -303,16 +303,7 @@ class PostWriter:
         rest: list[Arg] = [old.id for old, _ in edited]
         for item_id, candidate in numbered:
             rest += (candidate.guid, item_id, score_text(candidate.score))
-        call = _CLAIM(
-            feed=keys.feed(feed.id),
-            guids=keys.feed_guids(feed.id),
-            items=keys.feed_items(feed.id),
-            outbox=keys.feed_outbox(feed.id),
-            reading=reading_text(reading),
-            life=KEEP_UNFOLLOWED,
-            edited=len(edited),
-            rest=rest,
-        )
+        call = _CLAIM(feed.id, reading=reading_text(reading), life=KEEP_UNFOLLOWED, edited=len(edited), rest=rest)
         reply = await self._redis.script(call)
         owners = texts(reply[0]) if reply else [""] * len(numbered)
         won = [pair for pair, owner in zip(numbered, owners, strict=True) if owner == pair[0]]
@@ -385,7 +376,7 @@ class PostWriter:
             if version:
                 fields["untold"] = version
             changed.append(_differences(data, wire))
-            calls.append(_UPDATE(item=keys.item(old.id), how="change", version=version, fields=_flat(fields)))
+            calls.append(_UPDATE(old.id, how="change", version=version, fields=_flat(fields)))
         written = await self._redis.scripts(calls)
         updated = [
             replace(_edited(old, candidate, version, names), growth=len(candidate.wire) - len(data))
@@ -402,10 +393,7 @@ class PostWriter:
     ) -> list[tuple[_Known, ItemToStore]]:
         """Note that a document confirms these items, so that no earlier one changes them; returns those that differ."""
         older = [(old, candidate) for old, candidate in same if old.version < version]
-        calls = [
-            _UPDATE(item=keys.item(old.id), how="confirm", version=version, hash=candidate.hash)
-            for old, candidate in older
-        ]
+        calls = [_UPDATE(old.id, how="confirm", version=version, hash=candidate.hash) for old, candidate in older]
         replies = await self._redis.scripts(calls) if calls else []
         return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
@@ -417,7 +405,7 @@ class PostWriter:
             if candidate.common and (now - old.registered_at > duplicates.REFRESH or old.common != candidate.common):
                 commands += duplicates.register(candidate.common, _post_of(feed, old.id, candidate))
                 fields = ("twin", candidate.common, "twin_at", score_text(now))
-                calls.append(_UPDATE(item=keys.item(old.id), how="change", version=ANY, fields=fields))
+                calls.append(_UPDATE(old.id, how="change", version=ANY, fields=fields))
         if commands:
             await self._redis.pipeline(commands)
             await self._redis.scripts(calls)
@@ -572,7 +560,7 @@ class Ingest:
             log.info("the queue of look-ups is full; look-ups are postponed", posts=len(wanted))
         await self._stream.published(events)
         await self._writer.announced(stored.updated)
-        return [_HANDED_ON(outbox=keys.feed_outbox(feed.id), ids=outbox)]
+        return [_HANDED_ON(feed.id, ids=outbox)]
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
         """The guids of these items in their feed; missing items, which other messages report, are left out."""

@@ -72,7 +72,7 @@ class Items:
     async def note(self, fields: Mapping[str, Mapping[str, Arg]]) -> None:
         """Set internal fields, by item; missing items stay missing."""
         calls = [
-            _UPDATE(item=keys.item(item_id), how="change", version=ANY, fields=[*chain(*values.items())])
+            _UPDATE(item_id, how="change", version=ANY, fields=[*chain(*values.items())])
             for item_id, values in fields.items()
         ]
         if calls:
@@ -86,7 +86,7 @@ class Items:
         if not changes:
             return {}
         args = [part for item_id, one, _, former in changes for part in (one.guid, item_id, former)]
-        owners = texts(await self._redis.script(_CHANGE_GUIDS(guids=keys.feed_guids(feed_id), changes=args)))
+        owners = texts(await self._redis.script(_CHANGE_GUIDS(feed_id, changes=args)))
         changed = [change for change, owner in zip(changes, owners, strict=True) if owner == change[0]]
         written = ((item_id, one.guid, was, one.extra.get(WRITTEN_GUID, "")) for item_id, one, was, _ in changed)
         await self.note(
@@ -206,7 +206,7 @@ class Items:
         Following these cursors visits every post that existed at the start and isn't edited meanwhile exactly once.
         """
         cursor = (after.score, after.item) if after else ("", "")
-        flat = filled(await self._redis.script(_PAGE(items=keys.feed_items(feed_id), limit=limit, cursor=cursor)))
+        flat = filled(await self._redis.script(_PAGE(feed_id, limit=limit, cursor=cursor)))
         return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:

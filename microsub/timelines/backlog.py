@@ -69,10 +69,7 @@ class TimelineBacklog:
 
         `since` is the earliest score. Channels that don't exist are skipped. One round trip.
         """
-        calls = [
-            _NOTE(channels=keys.channels(user), behind=keys.behind(user), feed=feed_id, since=since, uids=listed)
-            for user, listed in uids.items()
-        ]
+        calls = [_NOTE(user, feed=feed_id, since=since, uids=listed) for user, listed in uids.items()]
         return sum(await self._redis.scripts(calls))
 
     async def of(self, user: str) -> list[Waiting]:

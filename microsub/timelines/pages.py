@@ -206,8 +206,7 @@ class OwnItems:
 async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
     """The ids of all items of the channel, or of any channel (`global`), up to `most`. Raises NotFound."""
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts)]
-    lists = {"channels": keys.channels(user), "behind": keys.behind(user)}
-    reply = await redis.script(load("timeline_ids")(**lists, patterns=patterns, uid=uid, most=most))
+    reply = await redis.script(load("timeline_ids")(user, patterns=patterns, uid=uid, most=most))
     if reply == 0:
         raise await absent(redis, user, uid)
     behind, *ids = reply

@@ -129,5 +129,4 @@ class ReadState:
 
 def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:
     """A call of lua/timeline_mark.lua."""
-    lists = {"channels": keys.channels(user), "events": keys.live_events(user)}
-    return load("timeline_mark")(**lists, patterns=set_patterns(user), uid=uid, how=how, now=now, items=rest)
+    return load("timeline_mark")(user, patterns=set_patterns(user), uid=uid, how=how, now=now, items=rest)

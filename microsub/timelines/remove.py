@@ -73,9 +73,8 @@ async def _leave(
 ) -> tuple[tuple[str, ...], int]:
     """Call timeline_leave.lua: the ids that left, and how many were examined."""
     call = load("timeline_leave")(
-        channels=keys.channels(user),
-        shown=shown_keys(user),
-        **({"removed": keys.removed_channels(user)} if how.removed_too else {}),
+        user,
+        **{"removed": keys.removed_channels(user)} if how.removed_too else {},
         patterns=set_patterns(user),
         uid=uid,
         now=int(now),
@@ -108,9 +107,9 @@ async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: S
 
 
 def _moving(user: str, target: str, now: int, which: str, most: Arg, rows: Sequence[str]) -> ScriptCall:
-    lists = {"channels": keys.channels(user), "rules": rule_keys(user, target), "shown": shown_keys(user)}
+    lists = {"rules": rule_keys(user, target), "shown": shown_keys(user)}
     what = {"target": target, "now": now, "which": which, "most": most, "items": rows}
-    return load("timeline_move")(**lists, patterns=set_patterns(user), **what)
+    return load("timeline_move")(user, **lists, patterns=set_patterns(user), **what)
 
 
 async def move_items(

@@ -19,7 +19,7 @@ from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel
 from microsub.timelines.remove import take_back
 from microsub.timelines.rules import settle
-from microsub.timelines.timelinekeys import set_keys, shown_keys, timeline_keys, url_lines
+from microsub.timelines.timelinekeys import timeline_keys, url_lines
 
 BATCH = 500
 
@@ -94,8 +94,8 @@ async def restore_items(
         rows += [one.item.id, one.item.score, "" if one.read_at is None else one.read_at, url_lines(one.item)]
     for absence in out:
         rows += [absence.id, absence.at, int(absence.reason)]
-    where = {"channel": keys.channel(user, uid), "timeline": timeline_keys(user, uid), "uid": uid}
-    count = await redis.script(load("timeline_restore")(**where, now=now, back=len(back), items=rows))
+    where = {"timeline": timeline_keys(user, uid), "uid": uid}
+    count = await redis.script(load("timeline_restore")(user, uid, **where, now=now, back=len(back), items=rows))
     if count < 0:
         raise await absent(redis, user, uid)
     dead = await take_back(redis, items, user, uid, [one.item.id for one in back], now)
@@ -132,8 +132,7 @@ async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, st
 async def repair_items(redis: Redis, user: str, uid: str, ids: Sequence[str], now: float) -> None:
     """Restore the invariants of the channel for these ids; those that aren't damaged stay as they are."""
     for some in batches(ids):
-        where = {"sets": set_keys(user, uid), "shown": shown_keys(user), "uid": uid}
-        await redis.script(load("timeline_repair")(**where, now=int(now), ids=some))
+        await redis.script(load("timeline_repair")(user, uid, uid=uid, now=int(now), ids=some))
 
 
 async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:

@@ -147,9 +147,9 @@ class Rules:
         url = normalise_profile(given)
         reply = await self._redis.script(
             load("rule_write")(
+                user,
                 channels=listed(user),
                 rules=key(user, uid),
-                user=keys.user(user),
                 uid=uid,
                 url=url,
                 given=given if on else "",

@@ -18,7 +18,7 @@ from microsub.redis.scan import members_at
 from microsub.redis.scripts import batches, load
 from microsub.timelines.pages import shown_among
 from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_back, take_out
-from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys, split
+from microsub.timelines.timelinekeys import distinct, set_keys, split
 
 
 class SavedPosts:
@@ -47,9 +47,8 @@ class SavedPosts:
         for batch in batches(distinct(ids)):
             known = await self._items.timeline_items(batch)
             call = load("timeline_save")(
-                channels=keys.channels(user),
+                user,
                 sets=set_keys(user, SAVED),
-                shown=shown_keys(user),
                 now=now,
                 most=most,
                 items=[part for item in known for part in (item.id, item.score)],

@@ -107,10 +107,7 @@ class MentionStore:
     ) -> Written:  # fmt: skip
         """Write a webmention, whose source is checked at `look`; None: not at all."""
         call = _WRITE(
-            user=keys.user(user),
-            mentions=keys.mentions(user),
-            waiting=keys.mentions_waiting(user),
-            by_time=keys.mentions_by_time(user),
+            user,
             id=mention.id,
             read="" if read is None else read.to_json(),
             value=mention.to_json(),

@@ -162,10 +162,10 @@ class Devices:
         """Write a device; False if there are too many. Raises Unauthorized for a user who is gone or disabled."""
         said, key = orjson.dumps(asdict(device)), keys.devices_told(user)
         record = load("user_record")
-        new = {"user": keys.user(user), "record": key, "invitation": keys.user(user), "fields": (device.id, said)}
-        done = await self._redis.script(record(**new, most=MOST_DEVICES))
+        new = {"record": key, "fields": (device.id, said)}
+        done = await self._redis.script(record(user, **new, most=MOST_DEVICES))
         if done == _IS_THERE or (done == _FULL and await self._redis.command("HEXISTS", key, device.id)):
-            done = await self._redis.script(record(**new))
+            done = await self._redis.script(record(user, **new))
         if not done:
             raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
         return bool(done != _FULL)

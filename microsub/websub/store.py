@@ -81,8 +81,7 @@ class SubscriptionStore:
         """
         expected = {} if read is None else {"field": _CALLBACK + read.token, "value": read.to_json()}
         call = _WRITE(
-            feed=keys.feed(feed_id),
-            websub=keys.feed_websub(feed_id),
+            feed_id,
             life=KEEP_UNFOLLOWED,
             **expected,
             count=len(agreed),
@@ -99,13 +98,7 @@ class SubscriptionStore:
         """Record a delivery, with fields of the feed's record; False if it was recorded before."""
         flat = [part for pair in record.items() for part in pair]
         call = _DELIVERED(
-            feed=keys.feed(feed_id),
-            websub=keys.feed_websub(feed_id),
-            digest=taken.digest,
-            seen=SEEN,
-            new=taken.new,
-            spent=f"{taken.spent:.3f}",
-            fields=flat,
+            feed_id, digest=taken.digest, seen=SEEN, new=taken.new, spent=f"{taken.spent:.3f}", fields=flat
         )
         return bool(await self._redis.script(call))
 

@@ -94,7 +94,6 @@ class Stream:
         self.name = name
         self._redis = redis
         self._key = keys.stream(name)
-        self._keys = {"stream": self._key, "size": keys.stream_bytes(name)}
 
     async def add(self, messages: Sequence[Mapping[str, bytes]]) -> list[str]:
         """Append messages, all or none; returns their ids. Raises StoreFull and StoreUnavailable."""
@@ -104,12 +103,12 @@ class Stream:
 
     def adding(self, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that `add` makes, to be sent with others."""
-        return _ADD(**self._keys, bounds=(0, 0), messages=_args(messages))
+        return _ADD(self.name, bounds=(0, 0), messages=_args(messages))
 
     async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
         """Append messages, all or none; False if the stream is full. Raises StoreFull and StoreUnavailable."""
         limits = (bounds.messages, bounds.bytes)
-        return bool(await self._redis.script(_ADD(**self._keys, bounds=limits, messages=_args(messages))))
+        return bool(await self._redis.script(_ADD(self.name, bounds=limits, messages=_args(messages))))
 
     def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that appends messages unless the stream is full.
@@ -117,7 +116,7 @@ class Stream:
         If it is full, the call notes that messages were left out (`left_out`), and replies 0.
         """
         noting = {"left_out": keys.stream_left_out(self.name), "mark": secrets.token_hex(8)}
-        return _ADD(**self._keys, bounds=(bounds.messages, bounds.bytes), **noting, messages=_args(messages))
+        return _ADD(self.name, bounds=(bounds.messages, bounds.bytes), **noting, messages=_args(messages))
 
     async def left_out(self) -> str | None:
         """A mark, different each time, if messages were left out and not added since; otherwise None."""
@@ -166,7 +165,7 @@ class Stream:
         """Remove messages that have had all their effects. Idempotent."""
         if messages:
             done = [part for one in messages for part in (one.id, one.size)]
-            await self._redis.script(_DONE(**self._keys, group=GROUP, messages=done))
+            await self._redis.script(_DONE(self.name, group=GROUP, messages=done))
 
     async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
         """Release messages that `consumer` won't finish, without counting the attempt."""

@@ -5,7 +5,7 @@
 --
 -- Atomic: the check of the counts and the count, so that concurrent checks can't exceed the limit.
 --
--- KEYS  1 checks  2 networks
+-- KEYS  1 foreign_checks  2 foreign_networks
 -- ARGV  1 network: its digest  2 site: digest of the larger network, or the same  3 since: when a valid token counts
 --       4 known: share of known networks  5 of_known: maximum of one of them  6 first: share of first checks
 --       7 of_first: maximum of one larger network  8 further: share of further checks  9 of_further: maximum of one

@@ -3,7 +3,7 @@
 -- Atomic: the check of the user and the write. A token that was checked with a former profile or endpoint of the user
 -- isn't stored, nor one of a disabled user; a change of these finds all tokens stored before it.
 --
--- KEYS  1 user  2 token  3 foreign  4 refused
+-- KEYS  1 user  2 token  3 foreign  4 foreign_refused
 -- ARGV  1 digest  2 me  3 endpoint: for tokens, or ''  4 scopes  5 client  6 now  7 until: when a new check is needed
 --       8 end: of the record  9 life: seconds until then  10 ends: the provider's own time of expiry or ''  11 most:
 --       maximum number of tokens of a user  12 token_pattern

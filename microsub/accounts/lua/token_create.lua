@@ -5,7 +5,7 @@
 -- two writes.
 --
 -- KEYS  1 user  2 token  3 tokens
--- ARGV  1 digest  2 scopes  3 client  4 now  5 expires?: or ''  6 mark?: or ''  7 token_pattern  8 refused_pattern
+-- ARGV  1 digest  2 scopes  3 client  4 now  5 expires?: or ''  6 mark?: or ''  7 token_pattern  8 foreign_refused_pattern
 --       9 remembered: seconds for which the end of an earlier one is remembered
 -- reply 0: no such user, or disabled; 1
 -- include: active

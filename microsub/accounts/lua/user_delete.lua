@@ -4,7 +4,8 @@
 -- who was disabled again has another time. The user is deleted after the last channel, so that after a crash the rest is
 -- found again.
 --
--- KEYS  1 user  2 channels  3 removed  4, 5 arrivals  6.. doomed: keys to delete: of a channel its posts first
+-- KEYS  1 user  2 channels  3 removed_channels  4 arrivals  5 arrivals_more  6.. doomed: keys to delete: of a channel
+--       its posts first
 -- ARGV  1 since: disabled (Unix time)  2 uid: of the channel, or '' for the user, all of whose remaining keys are given
 -- reply 0: not disabled since then, or there are channels left; 1
 -- include: arrivals

@@ -4,7 +4,8 @@
 -- followers, and no kept feed, can expire, in whatever order two of these calls run. A changed list gets a new edition,
 -- so that processes notice that their cached list is old.
 --
--- KEYS  1 subscribers  2 edition  3 feed  4 websub: what was agreed with its hub  5.. others: the feed's other keys
+-- KEYS  1 feed_subscribers  2 feed_edition  3 feed  4 feed_websub: what was agreed with its hub  5 feed_items  6 feed_guids
+--       7 feed_outbox  8 feed_tombstones
 -- ARGV  1 action: 'follow', 'unfollow', 'keep' or 'release'  2 life: time to live in seconds  3 follower?: user/uid
 --       4 new_edition?: the next edition
 -- reply 1 if anything changed, 2 if the last follower left and the hub must be notified, otherwise 0; a feed that

@@ -3,7 +3,7 @@
 -- Atomic: each reading has its own number, larger than earlier ones even if a clock is set back. Writes of earlier
 -- readings are refused from now on.
 --
--- KEYS  1 feed  2 edition: of its subscribers  3 fingerprints
+-- KEYS  1 feed  2 feed_edition: of its subscribers  3 feed_fingerprints
 -- ARGV  1 most: bytes of fingerprints to return, since the caller may not need them
 -- reply {number, fields and values of the feed in turn, the edition, the fingerprints or ''}; nothing if there is no
 --       such feed

@@ -4,8 +4,8 @@
 -- Fingerprints are never stored with another document's hash. A reading writes nothing if a later one has begun, whose
 -- document it doesn't know.
 --
--- KEYS  1 feed  2 fingerprints
--- ARGV  1 reading: the one that writes, or ''  2 new_fingerprints: or '' to leave them unchanged  3 life: their time to
+-- KEYS  1 feed  2 feed_fingerprints
+-- ARGV  1 reading: the one that writes, or ''  2 fingerprints: or '' to leave them unchanged  3 life: their time to
 --       live in seconds, from the first ones on  4.. fields: per field: name, '1' to set or '' to delete, value
 -- reply 1 if it was written, otherwise 0
 -- include: overtaken

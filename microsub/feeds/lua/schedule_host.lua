@@ -3,7 +3,7 @@
 -- Atomic: the host remembers its newest holder, and refuses earlier ones; so two workers never both have the last word
 -- on a feed, even if one slept through its lease.
 --
--- KEYS  1 due: feeds of the host by time due  2 host
+-- KEYS  1 host_due: feeds of the host by time due  2 host
 -- ARGV  1 token  2 life: time to live of the host's record  3 verb  4.. rest
 --       'due'     now, how many, and the latest plausible time; a feed planned beyond it by a clock that was ahead is
 --                 due too

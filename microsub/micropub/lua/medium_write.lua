@@ -3,8 +3,8 @@
 -- Atomic: the check of the user's total and the write, so concurrent uploads can't exceed the quota. The file is listed
 -- in the same step, because nobody could delete an unlisted file.
 --
--- KEYS  1 user  2 media  3 file
--- ARGV  1 token  2 data  3 size  4 type  5 digest  6 most: maximum bytes of all files, 0 for no limit  7 file_pattern
+-- KEYS  1 user  2 media  3 medium
+-- ARGV  1 token  2 data  3 size  4 type  5 digest  6 most: maximum bytes of all files, 0 for no limit  7 medium_pattern
 -- reply the file's token, or that of a stored file with the same bytes; -1: no such user; else the bytes that are
 --       already stored
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end

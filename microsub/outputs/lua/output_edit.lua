@@ -3,7 +3,8 @@
 -- Atomic: an item's sets, impressions and edition change together. A reply that is being sent shows the edition that it
 -- read, so its impression never counts for a later publication.
 --
--- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- KEYS  1 output  2 output_published  3 output_imported  4 output_edited  5 output_impressions  6 output_editions
+--       7 output_held  8 output_offered
 -- ARGV  1 now  2 action: 'add' (items that aren't in it), 'publish' (items in any state, with a new edition), 'offer'
 --       (a channel's items that were never in it), 'edit' (items in it whose post was edited), 'note' (items in it
 --       whose post has changed, but isn't published again), 'remove', 'drop' (items whose posts are gone)  3 most:

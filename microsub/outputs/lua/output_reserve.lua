@@ -2,7 +2,8 @@
 --
 -- Atomic: the counts of past and reserved impressions, and the reservation, so no two replies get the last one.
 --
--- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- KEYS  1 output  2 output_published  3 output_imported  4 output_edited  5 output_impressions  6 output_editions
+--       7 output_held  8 output_offered
 -- ARGV  1 now  2 until: end of the reservation  3 reply: its id  4 most: maximum number of replies at once  5 life:
 --       time to live of the key  6.. items: per item: id, edition
 -- reply {'busy'} too many replies are being sent; else {'', the ids that the reply may show …}

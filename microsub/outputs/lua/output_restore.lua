@@ -2,7 +2,8 @@
 --
 -- Atomic: an item's sets, impressions and edition. Items that were ever in the feed aren't changed.
 --
--- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- KEYS  1 output  2 output_published  3 output_imported  4 output_edited  5 output_impressions  6 output_editions
+--       7 output_held  8 output_offered
 -- ARGV  1 now  2.. items: per item: id, the post's version, times of publication, import ('' for none) and the last
 --       edit, 'count time …' of its impressions or ''
 -- reply {'missing'} no such feed; else {'', how many were added}

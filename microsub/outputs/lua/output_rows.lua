@@ -2,7 +2,8 @@
 --
 -- Atomic: sets, impressions and reservations are read at the same moment. Writes nothing.
 --
--- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- KEYS  1 output  2 output_published  3 output_imported  4 output_edited  5 output_impressions  6 output_editions
+--       7 output_held  8 output_offered
 -- ARGV  1 now  2 earliest: time of publication, or '-inf'  3 most: maximum number of items
 -- reply 'id time edition' per item, the edition as in the hash of editions
 -- include: held

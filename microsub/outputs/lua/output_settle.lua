@@ -3,7 +3,8 @@
 -- Atomic: the reservation of an item ends and its impression is counted in one step, and with the last one the item
 -- moves from published to imported. So each reply counts once, even if this is retried, and no item is shown too often.
 --
--- KEYS  1-8 feed: output, published, imported, edited, impressions, editions, held, offered
+-- KEYS  1 output  2 output_published  3 output_imported  4 output_edited  5 output_impressions  6 output_editions
+--       7 output_held  8 output_offered
 -- ARGV  1 now  2 reply: its id  3 times: how many to keep per item  4.. items: those that are sent; none: the reply has
 --       ended, and the remaining reservations with it
 -- reply 1 if the reservation was still valid, else 0

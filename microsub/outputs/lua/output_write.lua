@@ -4,7 +4,8 @@
 -- requests can't exceed the quota, and an address always leads to a feed or to a revocation. Items that have reached a
 -- new limit of impressions are imported in the same step.
 --
--- KEYS  1 user  2 outputs  3 addresses  4.. feed: its keys, the record first (keys.OUTPUT_KEYS)
+-- KEYS  1 user  2 outputs  3 output_addresses  4 output  5 output_published  6 output_imported  7 output_edited
+--       8 output_impressions  9 output_editions  10 output_held  11 output_offered
 -- ARGV  1 name  2 now  3 action: 'create' (also replaces a removed feed), 'change', 'put' (creates, changes or restores
 --       a removed feed), 'remove' (from backend.json, may come back), 'delete', 'renew' or 'revoke' (its address)
 --       4 most: maximum number of feeds, without removed ones, 0 for no limit  5 id  6 secret  7 digest: its SHA-256

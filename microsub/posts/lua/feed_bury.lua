@@ -2,7 +2,7 @@
 --
 -- Atomic: a guid that now stands for another item is left alone.
 --
--- KEYS  1 feed  2 guids  3 items  4 tombstones  5 outbox
+-- KEYS  1 feed  2 feed_guids  3 feed_items  4 feed_tombstones  5 feed_outbox
 -- ARGV  1 now  2 life: time to live if the feed is gone  3.. doomed: per item: id, guid
 -- reply number of items that left the order
 local left = 0

@@ -2,7 +2,7 @@
 --
 -- Atomic: a guid that is listed again at this moment keeps its tombstone.
 --
--- KEYS  1 guids  2 tombstones
+-- KEYS  1 feed_guids  2 feed_tombstones
 -- ARGV  1 before: last listed before  2 most: maximum number
 -- reply number of forgotten ones
 local old = redis.call('ZRANGE', KEYS[2], '-inf', '(' .. ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])

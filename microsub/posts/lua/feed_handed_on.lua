@@ -2,7 +2,7 @@
 --
 -- Atomic: nothing but this set is touched.
 --
--- KEYS  1 outbox
+-- KEYS  1 feed_outbox
 -- ARGV  1.. ids
 -- reply nothing
 for at = 1, #ARGV, 1000 do redis.call('SREM', KEYS[1], unpack(ARGV, at, math.min(at + 999, #ARGV))) end

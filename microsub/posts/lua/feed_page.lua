@@ -2,7 +2,7 @@
 --
 -- Atomic: the cursor's place and the page, so new posts shift nothing. Writes nothing.
 --
--- KEYS  1 items
+-- KEYS  1 feed_items
 -- ARGV  1 limit  2, 3 cursor: its score and id, or '' for the beginning
 -- reply {id, score, id, score, …}
 -- include: rank

@@ -2,7 +2,7 @@
 --
 -- Atomic: a guid that stands for another item is left alone, so two processes give each guid one item.
 --
--- KEYS  1 guids
+-- KEYS  1 feed_guids
 -- ARGV  1.. changes: per item: new guid, id, the guid to forget or ''
 -- reply per item the id that the guid belongs to
 local owners = {}

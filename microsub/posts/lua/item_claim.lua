@@ -5,7 +5,7 @@
 -- its validators in the same step: if the process dies, the next reading gets the whole document. Nothing is written if
 -- a later reading has begun or the feed is gone.
 --
--- KEYS  1 feed  2 guids  3 items  4 outbox
+-- KEYS  1 feed  2 feed_guids  3 feed_items  4 feed_outbox
 -- ARGV  1 reading: or '' for a program  2 life: time to live if the feed is gone  3 edited: number of ids of edited
 --       items  4.. rest: these ids, then per new item: guid, id, score
 -- reply {per new item the id that the guid belongs to}, {ids in the outbox}, {edited items that weren't in it before};

@@ -247,17 +247,7 @@ class Follows:
         missing: str = "",
     ) -> int:
         changed: int = await self._redis.script(
-            load("subscription_write")(
-                channels=keys.channels(user),
-                channel=keys.channel(user, uid),
-                feeds=keys.channel_feeds(user, uid),
-                user=keys.user(user),
-                other=other,
-                uid=uid,
-                feed=feed_id,
-                action=action,
-                rest=values,
-            )
+            load("subscription_write")(user, uid, other=other, uid=uid, feed=feed_id, action=action, rest=values)
         )
         if changed < 0:
             raise await absent(self._redis, user, missing or uid)

@@ -36,7 +36,6 @@ from microsub.redis.replies import reading, texts
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 from microsub.timelines.channels.follows import Follows
-from microsub.timelines.timelinekeys import shown_keys
 
 LONGEST_NAME = 300
 MOST_OF_NAME = 200
@@ -143,8 +142,7 @@ class Channels(Follows):
         self, user: str, shape: bytes, token: Mapping[str, str], now: float, compared: int = 0
     ) -> builtins.list[Any]:
         call = load("channel_list")(
-            channels=keys.channels(user),
-            user=keys.user(user),
+            user,
             **token,
             patterns=(keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)),
             now=now,
@@ -192,16 +190,7 @@ class Channels(Follows):
             candidates = [uid]
         reply = await self._redis.script(
             load("channel_create")(
-                user=keys.user(user),
-                channels=keys.channels(user),
-                removed=keys.removed_channels(user),
-                events=keys.live_events(user),
-                name=name,
-                now=now,
-                channel_pattern=keys.pattern(keys.channel, user),
-                by="name" if uid is None else "uid",
-                most=most,
-                uids=candidates,
+                user, name=name, now=now, by="name" if uid is None else "uid", most=most, uids=candidates
             )
         )
         if reply[0] == b"" and len(reply) > 1:
@@ -234,13 +223,8 @@ class Channels(Follows):
     async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:
         """Change the channel; returns the ids of the feeds that it follows, none if it was only `set`."""
         call = load("channel_change")(
-            channels=keys.channels(user),
-            removed=keys.removed_channels(user),
-            user=keys.user(user),
-            shown=shown_keys(user),
-            channel=keys.channel(user, uid),
-            feeds=keys.channel_feeds(user, uid),
-            posts=keys.posts(user, uid),
+            user,
+            uid,
             others=[
                 key(user, uid) for key in keys.CHANNEL_KEYS if key not in (keys.channel, keys.channel_feeds, keys.posts)
             ],
@@ -263,8 +247,7 @@ class Channels(Follows):
         nothing.
         """
         wished = [uid for uid in dict.fromkeys(uids) if uid not in BUILT_IN]
-        lists = {"channels": keys.channels(user), "events": keys.live_events(user)}
-        unknown = await self._redis.script(load("channel_order")(**lists, uids=wished))
+        unknown = await self._redis.script(load("channel_order")(user, uids=wished))
         if unknown:
             raise await absent(self._redis, user, text_of(unknown))
         return await self.list(user)

@@ -7,7 +7,7 @@
 -- was just marked unread doesn't expire as read, and an earlier unfollow takes nothing from a new subscription. Items
 -- added at the same time don't change which ones are beyond the limit.
 --
--- KEYS  1 channels  2-4 shown: arrivals, events  5 removed?: to include removed channels
+-- KEYS  1 channels  2 arrivals  3 arrivals_more  4 live_events  5 removed?: to include removed channels
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 now: in whole seconds  9 reason  10 which?: '' or
 --       'unread': only these; 'read' or 'over': items that are due  11 feed?: or ''  12 feeds?: the key of the
 --       channel's feeds: only if the feed isn't followed there  13.. rest: ids; for items that are due, the latest time

@@ -4,7 +4,7 @@
 -- Naming a muted item changes its state too, which shows when it is unmuted. A mark from a place on leaves muted items
 -- alone, because the user hasn't seen them.
 --
--- KEYS  1 channels  2 events
+-- KEYS  1 channels  2 live_events
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread' or 'until'  9 now  10.. items:
 --       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
 -- reply {'id id …' whose state changed (in any channel), number of ids that were examined, the first ones, 1 if the

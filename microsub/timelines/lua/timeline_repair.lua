@@ -4,7 +4,7 @@
 -- the other, isn't touched. If in doubt, no item becomes unread: an id in `gone` has left, an id that is read and
 -- unread is read, a shown id without a state is read.
 --
--- KEYS  1-6 sets: posts, unread, read, hidden, hidden-read, gone  7-9 shown: arrivals, events
+-- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden_read  6 gone  7 arrivals  8 arrivals_more  9 live_events
 -- ARGV  1 now: in whole seconds  2 uid  3.. ids
 -- reply nothing
 -- include: arrivals

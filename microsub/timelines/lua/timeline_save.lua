@@ -4,7 +4,8 @@
 -- adds all of its items or none. Saved items don't change. An item that was removed before can be saved again, and
 -- mutes and blocks don't apply: the user has chosen it.
 --
--- KEYS  1 channels  2-7 sets: posts, unread, read, hidden, hidden-read, gone of `saved`  8-10 shown: arrivals, events
+-- KEYS  1 channels  2-7 sets: posts, unread, read, hidden, hidden-read, gone of `saved`  8 arrivals  9 arrivals_more
+--       10 live_events
 -- ARGV  1 now  2 most: limit of saved items, 0 for none  3.. items: per item: id, score
 -- reply {'id id …' that were added}; {'', count}: count items are there, so these are too many; or -1: no such user
 -- include: arrivals

@@ -19,7 +19,7 @@ from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.timelinekeys import arrival_keys, distinct
+from microsub.timelines.timelinekeys import distinct
 
 ShownState = Literal["posts", "unread"]
 """Items that a channel shows: all, or the unread ones."""
@@ -130,11 +130,8 @@ async def _stretch(
     """Up to `size` items after the query's position, whatever their state."""
     token = {"token": keys.token(user, credential.digest), "behind": keys.behind(user)} if credential else {}
     call = load("arrival_page")(
-        channels=keys.channels(user),
-        removed=keys.removed_channels(user),
-        arrivals=keys.arrivals(user),
+        user,
         saved=keys.posts(user, SAVED),
-        user=keys.user(user),
         **token,
         limit=min(BATCH, size),
         order="oldest" if query.oldest_first else "newest",
@@ -178,10 +175,8 @@ async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: i
     Unlike in the order of arrival, each channel counts separately: an item that was moved or saved, or that a second
     feed lists, was added to that channel then. Examines at most `limit` items. One round trip.
     """
-    where = {"arrivals": keys.arrivals(user), "again": keys.arrivals_again(user)}
-    if uid != GLOBAL:
-        where["posts"] = keys.posts(user, uid)
-    position, found, more = await redis.script(load("arrival_newcomers")(**where, after=after, limit=limit))
+    channel = {} if uid == GLOBAL else {"posts": keys.posts(user, uid)}
+    position, found, more = await redis.script(load("arrival_newcomers")(user, **channel, after=after, limit=limit))
     return Newcomers(tuple(distinct(texts(found))), int(position), bool(more))
 
 
@@ -263,14 +258,7 @@ async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: floa
     """
     left = distinct(ids)
     while left:
-        call = load("arrival_repair")(
-            channels=keys.channels(user),
-            removed=keys.removed_channels(user),
-            arrivals=arrival_keys(user),
-            now=now,
-            posts_pattern=keys.pattern(keys.posts, user),
-            ids=left[:BATCH],
-        )
+        call = load("arrival_repair")(user, now=now, ids=left[:BATCH])
         left = left[await redis.script(call) :]
 
 

@@ -87,7 +87,7 @@ class LiveEvents:
 
 async def open_events(redis: Redis, user: str) -> EventPosition:
     """Keep the user's events for the next hours; returns the place of the latest one."""
-    last: bytes = await redis.script(_OPEN(events=keys.live_events(user), kept=KEPT_SECONDS))
+    last: bytes = await redis.script(_OPEN(user, kept=KEPT_SECONDS))
     return EventPosition(text(last))
 
 
@@ -98,11 +98,8 @@ async def read_events(redis: Redis, credential: Credential, after: EventPosition
     """
     user = credential.user
     call = _READ(
-        events=keys.live_events(user),
-        channels=keys.channels(user),
-        user=keys.user(user),
-        token=keys.token(user, credential.digest),
-        behind=keys.behind(user),
+        user,
+        credential.digest,
         saved=keys.posts(user, SAVED),
         now=now,
         after=after.event,

@@ -3,7 +3,7 @@
 -- Atomic: the check of the stored value, the user and the limits, and the write to all three keys. So a webmention that
 -- arrives again during a check of its source is checked once more, and no waiting webmention is lost.
 --
--- KEYS  1 user  2 mentions  3 waiting  4 by_time
+-- KEYS  1 user  2 mentions  3 mentions_waiting  4 mentions_by_time
 -- ARGV  1 id  2 read?: the webmention as it was read, or ''  3 value: its new value  4 look?: when to check its source,
 --       or ''  5 now  6 most: how many may wait  7 kept: how many are kept
 -- reply 1 written; 0 the stored value has changed; -1 the user doesn't exist or is disabled; -2 too many are waiting

@@ -2,7 +2,7 @@
 --
 -- Atomic: a delivery that is processed twice counts once, and concurrent counts add up.
 --
--- KEYS  1 feed  2 websub: its agreement
+-- KEYS  1 feed  2 feed_websub: its agreement
 -- ARGV  1 digest: of the body  2 seen: how many digests are kept  3 new: new posts  4 spent: until when processor time
 --       is used up  5.. fields: of the feed, each followed by its value
 -- reply 1 if it counts; 0 if it was recorded before, or there is no subscription any more

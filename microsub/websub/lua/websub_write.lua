@@ -3,7 +3,7 @@
 -- Atomic: nothing is written if the feed is gone or the field that the change depends on has changed, so a verification
 -- and a concurrent renewal don't undo each other; health and agreement always match.
 --
--- KEYS  1 feed  2 websub: its agreement
+-- KEYS  1 feed  2 feed_websub: its agreement
 -- ARGV  1 life: time to live if the feed no longer exists  2 field?: of the second key, or ''  3 value?: its value as
 --       it was read  4 count: how many fields of the second key follow  5.. fields: per field: name, '1' to set or ''
 --       to delete, value; then the fields of the feed

@@ -3,7 +3,7 @@
 -- Atomic: all messages or none, with their bytes, so that the backlog is always counted correctly; and the check that
 -- the stream isn't full.
 --
--- KEYS  1 stream  2 size: bytes of its waiting messages  3 left_out?: note that messages were left out
+-- KEYS  1 stream  2 stream_bytes: bytes of its waiting messages  3 left_out?: note that messages were left out
 -- ARGV  1, 2 bounds: messages and bytes at which it is full, 0 for never  3 mark?: random  4.. messages: per message:
 --       bytes, n, n names and values in turn
 -- reply ids, or 0 if it is full

@@ -2,7 +2,7 @@
 --
 -- Atomic: an acknowledged message is deleted, and its bytes are subtracted once, however often this runs.
 --
--- KEYS  1 stream  2 size: bytes of its waiting messages
+-- KEYS  1 stream  2 stream_bytes: bytes of its waiting messages
 -- ARGV  1 group  2.. messages: per message: id, bytes
 -- reply number of messages removed now
 local left, freed = 0, 0

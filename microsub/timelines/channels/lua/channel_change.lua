@@ -7,8 +7,8 @@
 -- restored, with its follows. The count of rules is forgotten whenever a channel is
 -- added or removed (rule_write.lua).
 --
--- KEYS  1 channels  2 removed  3 user  4-6 shown: arrivals, events  7 channel  8 feeds: its feeds  9 posts
---       10.. others: all other keys of the channel ('delete…')
+-- KEYS  1 channels  2 removed_channels  3 user  4 arrivals  5 arrivals_more  6 live_events  7 channel  8 channel_feeds:
+--       its feeds  9 posts  10.. others: all other keys of the channel ('delete…')
 -- ARGV  1 uid  2 action: 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only if it is
 --       removed, so that a channel restored a moment ago survives)  3.. rest: now ('remove'); or pairs of field and
 --       value ('set'), an empty value deletes the field; or ('restore') limits of the user's channels, feeds and rules,

@@ -4,7 +4,7 @@
 -- name create one channel, and concurrent requests don't exceed the limit. The uids of removed channels aren't free:
 -- these channels can be restored.
 --
--- KEYS  1 user  2 channels  3 removed  4 events
+-- KEYS  1 user  2 channels  3 removed_channels  4 live_events
 -- ARGV  1 name  2 now  3 channel_pattern  4 by: 'name': find it by name; 'uid': find it by uid  5 most: limit of
 --       channels without those that everybody has, 0 for no limit  6.. uids: to try
 -- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 if created}; {'taken'}: no uid is

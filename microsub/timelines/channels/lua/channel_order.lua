@@ -2,7 +2,7 @@
 --
 -- Atomic: no other change of the order comes between reading and writing it.
 --
--- KEYS  1 channels  2 events
+-- KEYS  1 channels  2 live_events
 -- ARGV  1.. uids: in the requested order, each once, without notifications and saved
 -- reply '' or the first uid that is unknown (then nothing changes)
 -- include: events

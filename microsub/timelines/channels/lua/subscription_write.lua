@@ -7,8 +7,8 @@
 -- feed, the id that the app knows is remembered. The user's number `names` grows when a name of the user's own for a feed
 -- may have changed: it shows that remembered names are old.
 --
--- KEYS  1 channels  2 channel  3 feeds: its feeds  4 user  5.. other: former feeds ('change'), or the channel that
---       takes the feed and its feeds ('move')
+-- KEYS  1 channels  2 channel  3 channel_feeds: its feeds  4 user  5.. other: former feeds ('change'), or the channel
+--       that takes the feed and its feeds ('move')
 -- ARGV  1 uid  2 feed  3 action: 'follow', 'unfollow', 'unfinished' (an unfollow), 'move' or 'change'  4.. rest
 --       'follow': value, limit of feeds that all channels together follow, 0 for no limit, pattern: feeds of a
 --       channel, the score from which on its items are unread, or ''; 'move': uid of the other channel, the note;

@@ -2,7 +2,7 @@
 --
 -- Atomic: one snapshot of both sorted sets and the channel, so no item is missed between them. Writes nothing.
 --
--- KEYS  1 arrivals  2 again: `arrivals:again`  3 posts?: of the channel (without it: of all channels)
+-- KEYS  1 arrivals  2 arrivals_again: `arrivals:again`  3 posts?: of the channel (without it: of all channels)
 -- ARGV  1 after: the position  2 limit: maximum number of items to examine
 -- reply {the position up to which all items were examined, {ids that the channel shows}, 1 if more follow}
 local most, rows = tonumber(ARGV[2]), {}

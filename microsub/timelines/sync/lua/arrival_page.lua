@@ -4,7 +4,7 @@
 -- channel, as on its pages; items that only removed channels show are left out. Each channel is read in the cheaper
 -- way: item by item, or all its unread items at once.
 --
--- KEYS  1 channels  2 removed  3 arrivals  4 saved: its posts  5 user  6 token?  7 behind?
+-- KEYS  1 channels  2 removed_channels  3 arrivals  4 saved: its posts  5 user  6 token?  7 behind?
 -- ARGV  1 limit  2 order: 'newest' or 'oldest' first  3 after: the position after which to begin, '' for the end
 --       4 uid: or 'global'  5, 6 patterns: posts, unread  7 now
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; else {'',

@@ -3,7 +3,7 @@
 -- Atomic per item: the channels that show it are counted in the step that writes the count. A shown item without a
 -- position gets the next one. Correct items stay unchanged.
 --
--- KEYS  1 channels  2 removed  3, 4 arrivals: parts/arrivals.lua
+-- KEYS  1 channels  2 removed_channels  3 arrivals  4 arrivals_more
 -- ARGV  1 now  2 posts_pattern  3.. ids: oldest first
 -- reply number of items examined, from the first one
 local keys = {}

@@ -3,7 +3,7 @@
 -- Atomic: one snapshot of the token, the events, and the state of channels and items, however old the events are.
 -- Writes nothing.
 --
--- KEYS  1 events  2 channels  3 user  4 token  5 behind  6 saved: its posts
+-- KEYS  1 live_events  2 channels  3 user  4 token  5 behind  6 saved: its posts
 -- ARGV  1 now  2 after: id of the last entry that was read  3 limit: how many entries  4-6 patterns: channel, posts,
 --       unread  7 item: '', or the item up to which that entry was read: then the reply begins with that entry, with
 --       its newer items
