@@ -75,6 +75,12 @@ class ChannelLinks(tuple[ChannelLink, ...]):
         """Whether there are too many channels for a short list."""
         return len(self) > MOST_BESIDE + len(RESERVED)
 
+    def onward(self, uid: str) -> ChannelLink | None:
+        """The next channel of the user's own with unread posts, after that one and around."""
+        own = self.own
+        place = next((place for place, link in enumerate(own, 1) if link.uid == uid), 0)
+        return next((link for link in own[place:] + own[:place] if link.count and link.uid != uid), None)
+
     def chosen(self, field: str) -> ChannelLink | None:
         """The user's channel in a form field: by its name if there are many, otherwise by its uid."""
         return self.called(field) if self.is_long else next((link for link in self.own if link.uid == field), None)

@@ -55,7 +55,7 @@ class ListPart(Generic[_T]):
 @dataclass(frozen=True, slots=True)
 class TimelinePlace:
     """A part of a timeline, or of the posts that match `words`. `before` and `after` are wire cursors: newer than the
-    one, or older than the other.
+    one, or older than the other. A page has at most `size` posts.
     """
 
     uid: str
@@ -65,6 +65,7 @@ class TimelinePlace:
     before: str = ""
     after: str = ""
     oldest_first: bool = False
+    size: int = PAGE_SIZE
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> Self:
@@ -113,13 +114,13 @@ class TimelinePlace:
         """The address of the posts newer than the cursor."""
         return self._path({"before": cursor})
 
-    def page_query(self, limit: int = PAGE_SIZE) -> PageQuery:
+    def page_query(self, limit: int | None = None) -> PageQuery:
         """The query for the timeline. Raises InvalidRequest for unknown cursors."""
         if self.before and self.after:
             raise InvalidRequest(N_("Use either “before” or “after”, not both."))
         begins = _BEGINNING if self.oldest_first and not self.after else None
         return PageQuery(
-            limit=limit,
+            limit=limit or self.size,
             before=Cursor.decode(self.before, "before") if self.before else begins,
             after=Cursor.decode(self.after, "after") if self.after else None,
             view=self.show,

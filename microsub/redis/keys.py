@@ -472,6 +472,11 @@ failures; `test <member>` → 1 if a test message is to be sent. Permanent, entr
 `webpush.devices`.
 """
 
+displays = key_of("user:{<name>}:displays")
+"""Hash: channel uid → how its pages look: view, order and grouping, joined by points; the empty uid has the last
+choice, for channels without one. Permanent. `reader.reading.displays`.
+"""
+
 undo = key_of("user:{<name>}:undo")
 """Hash: the undo record of the last bulk change: its `id`, the `count` of posts, `in <uid>` → ids of the posts that it
 marked as read, 8 bytes each, and `follow <uid>` → the follow that it ended, as JSON. Lifetime: 10 minutes.

@@ -29,8 +29,9 @@ READS = frozenset(
 """Commands that change no key: sending one twice does no harm. All other commands count as writes."""
 
 ALIVE: Command = ("DBSIZE",)
-"""A command that every Redis carries out that can be read. ECHO works while it still loads its data, and PING is refused
-(MISCONF) while its disk is full.
+"""A command that every Redis carries out that can be read.
+
+ECHO works while it still loads its data, and PING is refused (MISCONF) while its disk is full.
 """
 
 _CALLS = re.compile(r"redis\.p?call\((?:'(\w+)')?")

@@ -60,6 +60,8 @@ from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading.actions import MarkForms
+from microsub.reader.reading.displays import ChannelDisplays
+from microsub.reader.reading.displays import routes as display_routes
 from microsub.reader.reading.pages import TimelinePages
 from microsub.reader.reading.post_page import PostPages
 from microsub.reader.reading.posts import PostViews
@@ -296,10 +298,14 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFe
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
     views = PostViews(stores.feeds, parts.images, parts.reading.own_names)
     posts = PostPages(reader, parts.reading, views, stores.outputs, parts.answers)
-    timelines = TimelinePages(reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo)
+    displays = ChannelDisplays(stores.redis)
+    timelines = TimelinePages(
+        reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo, displays
+    )
     return [
         *first.routes(reader, timelines, stores.channels, parts.following, parts.quotas, starters),
         *timelines.routes(),
+        *display_routes(reader, displays),
         *posts.routes(),
         *answering.routes(reader, parts.answers, parts.signing_in),
         *reading.routes(reader, stores.redis, parts.listeners, parts.images),

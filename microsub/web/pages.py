@@ -24,6 +24,7 @@ from microsub import (
     __version__,
     web,  # jinja2 is loaded with the first page
 )
+from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import sha256_hex
 from microsub.base.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
 from microsub.base.texts import SentenceTable, translated
@@ -119,6 +120,9 @@ class Templates:
         made.filters.update(
             moment=lambda seconds: _time_element(seconds, "%Y-%m-%dT%H:%M:%SZ", moment(seconds, texts.gettext)),
             day=lambda seconds: _time_element(seconds, "%Y-%m-%d", day(seconds, texts.gettext)),
+            age=lambda seconds, now: _time_element(
+                seconds, "%Y-%m-%dT%H:%M:%SZ", age(now - seconds, texts.gettext), moment(seconds, texts.gettext)
+            ),
             translated=lambda text: self.translated(text, language),
             sentence=sentence,
         )
@@ -149,9 +153,26 @@ def moment(seconds: float, translate: Callable[[str], str] = str) -> str:
     return f"{day(seconds, translate)}, {datetime.fromtimestamp(seconds, UTC):%H:%M} UTC"
 
 
-def _time_element(seconds: float, form: str, text: str) -> Markup:
-    """A time as HTML. `times.js` shows it in the browser's time zone, but leaves whole days as they are."""
-    return Markup('<time datetime="{}">{}</time>').format(f"{datetime.fromtimestamp(int(seconds), UTC):{form}}", text)
+def age(seconds: float, translate: Callable[[str], str] = str) -> str:
+    """A time that has passed, short for people: `3 h`. Less than a minute, and the future, is `0 min`."""
+    length, unit = next((one for one in _AGES if seconds >= one[0]), _AGES[-1])
+    return translate(unit).format(number=max(0, int(seconds // length)))
+
+
+_AGES = (
+    *((365 * DAY, N_("{number} y")), (30 * DAY, N_("{number} mo")), (DAY, N_("{number} d")), (HOUR, N_("{number} h"))),
+    (60, N_("{number} min")),
+)
+
+
+def _time_element(seconds: float, form: str, text: str, exact: str = "") -> Markup:
+    """A time as HTML; `exact` says what an age stands for.
+
+    `times.js` shows it in the browser's time zone, but leaves whole days and ages as they are.
+    """
+    time = f"{datetime.fromtimestamp(int(seconds), UTC):{form}}"
+    title = Markup(' title="{}" data-age').format(exact) if exact else ""
+    return Markup('<time datetime="{}"{}>{}</time>').format(time, title, text)
 
 
 def sentence(text: str) -> str:

@@ -352,7 +352,7 @@ async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library
             assert box is not None
             assert box["height"] >= 24
         async with page.expect_navigation():
-            await page.locator(".back a").click()
+            await page.get_by_role("link", name="Channels", exact=True).last.click()
         assert await page.locator("#channels").is_visible()
 
 

@@ -184,7 +184,7 @@ async def test_bad_marks(app: NativeApp, alice: Reader, ids: list[str]) -> None:
     assert NEW not in {tag["id"] for tag in (await app.json("tag/list"))["tags"]}
 
 
-async def test_nobody_marks_other_peoples_posts(server: World, app: NativeApp, bob: Reader) -> None:
+async def test_posts_of_another_user_cannot_be_marked(server: World, app: NativeApp, bob: Reader) -> None:
     await server.publish(OTHER, *posts("private", host="other.example"))
     await bob.post(action="follow", channel="home", url=OTHER)
     his = numbered(await bob.ids("home"))

@@ -336,7 +336,7 @@ async def test_bad_questions(app: NativeApp, ids: list[str]) -> None:
     assert (await app.post("stream/items/contents", i=["x", "y"])).json()["items"] == []
 
 
-async def test_nobody_reads_other_peoples_posts(server: World, app: NativeApp, bob: Reader) -> None:
+async def test_posts_of_another_user_cannot_be_read(server: World, app: NativeApp, bob: Reader) -> None:
     await server.publish(OTHER, *posts("private", host="other.example"))
     await bob.post(action="follow", channel="home", url=OTHER)
     his = numbered(await bob.ids("home"))

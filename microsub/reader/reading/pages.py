@@ -21,11 +21,12 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
+from microsub.reader.places import CHANNEL, SEARCH, ListPart, TimelinePlace
+from microsub.reader.reading.displays import CHOICES, ChannelDisplay, ChannelDisplays
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.post_page import answering_state
-from microsub.reader.reading.posts import PostViews, UnavailablePost, in_order
+from microsub.reader.reading.posts import PostViews, UnavailablePost, grouped, in_order
 from microsub.reader.reading.undo import UndoRecords
 from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
@@ -81,8 +82,10 @@ class TimelinePages:
         channels: Channels,
         answers: Answers,
         undo: UndoRecords,
+        displays: ChannelDisplays,
     ) -> None:
         self._reader = reader
+        self._displays = displays
         self._reading = reading
         self._views = views
         self._search = search
@@ -112,15 +115,14 @@ class TimelinePages:
 
     async def _timeline(self, visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
         user = await self._reader.user(visit)
-        if visit.display.order == "oldest" and place.uid != SAVED:
-            place = replace(place, oldest_first=True)
-
-        async def beside() -> tuple[ChannelLinks, str]:
-            return await asyncio.gather(self._reader.links(visit), self._newest(user, place, visit.now))
-
-        page, (channels, newest) = await self._reading.page_beside(
-            user, place.uid, place.page_query(), visit.now, beside
-        )
+        assumed, display = None, self._displays.last(user, place.uid)
+        while display != assumed:  # once, unless another process has changed it
+            assumed = display
+            is_reversed = (display.order or visit.display.order) == "oldest" and place.uid != SAVED
+            place = replace(place, oldest_first=is_reversed, size=display.page_size)
+            page, (channels, newest, display) = await self._reading.page_beside(
+                user, place.uid, place.page_query(), visit.now, partial(self._beside, visit, place)
+            )
         reply = orjson.loads(page)
         source = reply.get("source", {})
         return await self._posts_page(
@@ -128,11 +130,18 @@ class TimelinePages:
             place,
             reply,
             channels,
+            display,
             newest=newest if _is_inside(place) else str(reply["paging"].get("before", "")),
             source=source,
             home=is_home,
             lack="" if reply["items"] or "_unavailable" in reply else await self._lack(visit, user, place),
-            full=len(reply["items"]) + len(reply.get("_unavailable", ())) == PAGE_SIZE or len(page) > _ENDED,
+            full=len(reply["items"]) + len(reply.get("_unavailable", ())) == place.size or len(page) > _ENDED,
+        )
+
+    async def _beside(self, visit: PageVisit, place: TimelinePlace) -> tuple[ChannelLinks, str, ChannelDisplay]:
+        user = visit.require_session().user
+        return await asyncio.gather(
+            self._reader.links(visit), self._newest(user, place, visit.now), self._displays.of(user, place.uid)
         )
 
     async def _searched(self, visit: PageVisit) -> Response:
@@ -145,7 +154,8 @@ class TimelinePages:
                 reply = orjson.loads(await self._search.page(user, place.uid, place.search_request(), visit.now))
             except RequestError as error:
                 visit.problem = error
-        return await self._posts_page(visit, place, reply, await self._reader.links(visit))
+        links, display = await asyncio.gather(self._reader.links(visit), self._displays.of(user, place.uid))
+        return await self._posts_page(visit, place, reply, links, replace(display, group="none"))
 
     async def _posts_page(
         self,
@@ -153,6 +163,7 @@ class TimelinePages:
         place: TimelinePlace,
         reply: dict[str, Any],
         channels: ChannelLinks,
+        display: ChannelDisplay,
         *,
         newest: str = "",
         source: dict[str, str] | None = None,
@@ -162,7 +173,7 @@ class TimelinePages:
     ) -> Response:
         user = visit.require_session().user
         named = next((link.name for link in channels if link.uid == place.uid), place.uid)
-        paging, posts = reply["paging"], await self._views.of(visit, reply["items"])
+        paging, posts = reply["paging"], await self._views.of(visit, reply["items"], display.view)
         previous, following = _pages_around(place, paging, full=full)
         if place.oldest_first:
             posts.reverse()
@@ -171,9 +182,12 @@ class TimelinePages:
         return visit.page(
             "timeline.html",
             place=place,
+            look=display,
+            looks=CHOICES,
+            now=visit.now,
             posts=posts,
             missing=-(-reply.get("_behind", 0) // 60),
-            listed=in_order(posts, away, oldest_first=place.oldest_first),
+            listed=grouped(in_order(posts, away, oldest_first=place.oldest_first), display.group),
             channels=channels,
             name=(source or {}).get("name") or named,
             source=source,

@@ -68,7 +68,7 @@ class PostPages:
             raise StoreUnavailable(f"the master of the post {id_} is away")
         if not reply["items"]:
             raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
-        (post,) = await self._views.of(visit, reply["items"], whole=True)
+        (post,) = await self._views.of(visit, reply["items"], "whole")
         return post
 
     async def _answer(self, visit: PageVisit) -> Response:

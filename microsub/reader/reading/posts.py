@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
 from microsub.base.bounded_cache import BoundedCache
+from microsub.base.clock import DAY
 from microsub.base.urls import mask_credentials
 from microsub.feeds import Feeds
 from microsub.formats.entry_id import post_type
@@ -27,8 +30,11 @@ from microsub.web.visit import PageVisit
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
 _MOST_TARGETS, _MOST_PHOTOS, _MOST_FILES, _MOST_CATEGORIES = 3, 12, 6, 12
 _MEGABYTE = 1024 * 1024
-TITLES_KEPT = 60.0
-_MOST_TITLES = 10_000
+FACES_KEPT = 60.0
+_MOST_FACES = 10_000
+ROWS = frozenset({"list", "cards"})
+"""The views that show no bodies."""
+_IMAGE = re.compile(r'<img [^>]*?src="(https?://[^"]+)"')
 PLAYED = frozenset({"video", "audio"})
 """Kinds of files for which a post's own page has a player."""
 
@@ -85,6 +91,7 @@ class PostView:
     channel_name: str
     source: str
     source_name: str
+    source_photo: str
     is_read: bool
     is_saved: bool
     kind: str
@@ -96,6 +103,8 @@ class PostView:
     published: float
     body: Markup
     is_cut: bool
+    lead: str
+    thumbnail: str
     photos: Sequence[PhotoView]
     files: Sequence[FileView]
     contexts: Sequence[ContextView]
@@ -113,6 +122,11 @@ class PostView:
         """A name for the post: its title, otherwise its author, otherwise its feed."""
         return self.title or self.author or self.source_name or self.url
 
+    @property
+    def origin(self) -> str:
+        """A name for where the post is from: its feed, otherwise its author, otherwise its channel."""
+        return self.source_name or self.author or self.channel_name
+
 
 @dataclass(frozen=True, slots=True)
 class UnavailablePost:
@@ -126,24 +140,51 @@ class UnavailablePost:
         return cls(datetime.fromisoformat(item["published"]).timestamp() if "published" in item else 0.0)
 
 
-def in_order(
-    posts: Sequence[PostView], away: Sequence[UnavailablePost], *, oldest_first: bool
-) -> list[PostView | UnavailablePost]:
+Listed = PostView | UnavailablePost
+
+
+def in_order(posts: Sequence[PostView], away: Sequence[UnavailablePost], *, oldest_first: bool) -> list[Listed]:
     """The posts of a page, in their order, with those that are away in their places; undated ones as the oldest."""
-    listed: list[PostView | UnavailablePost] = [*posts]
+    listed: list[Listed] = [*posts]
     for one in away:
         later = (place for place, post in enumerate(listed) if (post.published > one.published) == oldest_first)
         listed.insert(next(later, len(listed)), one)
     return listed
 
 
+def grouped(posts: Sequence[Listed], by: str) -> list[tuple[float | str, Listed]]:
+    """The posts with the heading before each, empty for none: its day at 0:00 UTC in Unix time, or its feed's name.
+
+    By feed, each feed's posts stay in their order, and the feeds are in the order of their first posts.
+    """
+    groups = [_group(post, by) for post in posts]
+    first = {group: place for place, group in reversed([*enumerate(groups)])}
+    order = sorted(range(len(posts)), key=lambda place: first[groups[place]])
+    return [(_heading(posts[place], by) if place == first[groups[place]] else "", posts[place]) for place in order]
+
+
+def _group(post: Listed, by: str) -> float | str:
+    if by == "day":
+        return post.published // DAY
+    return post.source if by == "feed" and isinstance(post, PostView) else ""
+
+
+def _heading(post: Listed, by: str) -> float | str:
+    if by == "day":
+        return post.published // DAY * DAY or ""
+    return post.origin if by == "feed" and isinstance(post, PostView) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class PostForms:
-    """Input for views of posts: addresses of pictures, names of feeds, and whether bodies are `whole`."""
+    """Input for views of posts: addresses of pictures, names and pictures of feeds, and the view.
+
+    Bodies are complete in the view "whole"; "list" and "cards" have only a beginning as text, the lead.
+    """
 
     image: ImageAddress
-    feeds: Mapping[str, str]
-    whole: bool = False
+    feeds: Mapping[str, FeedFace]
+    view: str = "full"
 
     def views(self, items: Sequence[Mapping[str, Any]]) -> list[PostView]:
         """The items of a page."""
@@ -152,14 +193,15 @@ class PostForms:
 
     def _view(self, item: Mapping[str, Any], entry: Entry, fit: Callable[[str], str]) -> PostView:
         channel, source = item["_channel"], str(item.get("_source", ""))
-        author = entry.author or Card()
+        author, feed = entry.author or Card(), self.feeds.get(source, _FACELESS)
         body, is_cut = self._body(entry, fit)
         return PostView(
             id=item["_id"],
             channel=channel["uid"],
             channel_name=channel["name"],
             source=source,
-            source_name=self.feeds.get(source, ""),
+            source_name=feed.name,
+            source_photo=self._picture(feed.photo),
             is_read=bool(item.get("_is_read")),
             is_saved=bool(item.get("_saved")),
             kind=entry.post_type or post_type(entry),
@@ -171,6 +213,8 @@ class PostForms:
             published=entry.published.timestamp() if entry.published else 0.0,
             body=Markup(body),  # noqa: S704 - what the sanitiser has just written
             is_cut=is_cut,
+            lead=_lead(entry) if self.view in ROWS else "",
+            thumbnail=self._picture(_first_picture(entry)) if self.view == "cards" else "",
             photos=[
                 PhotoView(self.image(url), _described(entry, url)) for url in _photos(entry)[:_MOST_PHOTOS] if web(url)
             ],
@@ -193,12 +237,14 @@ class PostForms:
         return self.image(url) if url and web(url) else ""
 
     def _body(self, entry: Entry, fit: Callable[[str], str]) -> tuple[str, bool]:
+        if self.view in ROWS:
+            return "", False
         content = entry.content
         html = content.html if content is not None and content.html else None
         text = (content.text if content is not None else None) or entry.summary or ""
         if html is None:
             html = "".join(f"<p>{Markup.escape(part)}</p>" for part in text.split("\n\n") if part.strip())
-        if self.whole:
+        if self.view == "whole":
             shown = beginning_of(html)
             return fit(shown), len(shown) < len(html)
         if len(html) <= MOST_SHOWN:
@@ -225,6 +271,22 @@ def _photos(entry: Entry) -> Sequence[str]:
     # A player in the body shows its still.
     listed = entry.photo or ((entry.featured,) if entry.featured and "<iframe" not in html else ())
     return [url for url in listed if Markup.escape(url) not in html]
+
+
+def _lead(entry: Entry) -> str:
+    """The beginning of the post as text, without its title."""
+    content = entry.content
+    written = entry.summary or (content.text if content is not None else None) or ""
+    return excerpt(written or html_to_text(content.html if content is not None and content.html else ""))
+
+
+def _first_picture(entry: Entry) -> str:
+    """The picture of a post that shows only one."""
+    listed = entry.featured or next(iter(entry.photo), "")
+    if listed or entry.content is None or not entry.content.html:
+        return listed
+    found = _IMAGE.search(entry.content.html)
+    return unescape(found[1]) if found else ""
 
 
 def _described(entry: Entry, url: str) -> str:
@@ -281,37 +343,48 @@ def _place(card: Card | None) -> str:
     return ", ".join(dict.fromkeys(part for part in parts if part))
 
 
-class FeedTitles:
-    """The titles that feeds give themselves, remembered for `TITLES_KEPT` seconds."""
+@dataclass(frozen=True, slots=True)
+class FeedFace:
+    """A feed's name for the user, and its own picture; empty if there is none."""
+
+    name: str = ""
+    photo: str = ""
+
+
+_FACELESS = FeedFace()
+
+
+class FeedFaces:
+    """The titles and pictures that feeds give themselves, remembered for `FACES_KEPT` seconds."""
 
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
-        self._known: BoundedCache[str, tuple[float, str]] = BoundedCache(_MOST_TITLES)
+        self._known: BoundedCache[str, tuple[float, FeedFace]] = BoundedCache(_MOST_FACES)
 
-    async def of(self, ids: Collection[str]) -> dict[str, str]:
-        """The titles of these feeds, by id; feeds that can't be read are left out. No round trip if all are known."""
+    async def of(self, ids: Collection[str]) -> dict[str, FeedFace]:
+        """These feeds, by id; those that can't be read are left out. No round trip if all are known."""
         now = time.monotonic()
-        known = {id_: held for id_ in ids if (held := self._known.get(id_)) and now - held[0] < TITLES_KEPT}
+        known = {id_: held for id_ in ids if (held := self._known.get(id_)) and now - held[0] < FACES_KEPT}
         if missing := [id_ for id_ in ids if id_ not in known]:
             records = await self._feeds.within_reach(missing)
-            read = {id_: (now, record.title or "") for id_, record in records.items()}
+            read = {id_: (now, FeedFace(record.title or "", record.photo or "")) for id_, record in records.items()}
             self._known.update(read)
             known |= read
-        return {id_: title for id_, (_, title) in known.items()}
+        return {id_: face for id_, (_, face) in known.items()}
 
 
 class PostViews:
     """Shows posts to the signed-in user, with titles of feeds, and pictures at addresses of this server."""
 
     def __init__(self, feeds: Feeds, images: Images, own_names: OwnNames) -> None:
-        self._titles = FeedTitles(feeds)
+        self._faces = FeedFaces(feeds)
         self._images = images
         self._own_names = own_names
 
-    async def of(self, visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:
+    async def of(self, visit: PageVisit, items: Sequence[dict[str, Any]], view: str = "full") -> list[PostView]:
         """Items in wire form as pages show them."""
         user = visit.require_session().user
-        titles = await self._titles.of({item["_source"] for item in items if "_source" in item})
+        faces = await self._faces.of({item["_source"] for item in items if "_source" in item})
         address = await self._images.addresses(user)
 
         def image(url: str) -> str:
@@ -319,8 +392,8 @@ class PostViews:
             return visit.site.pages.href(path) if path else ""
 
         own = self._own_names.last(user).own
-        titles = {id_: own.get(id_) or title for id_, title in titles.items()}
+        faces = {id_: FeedFace(own.get(id_) or face.name, face.photo) for id_, face in faces.items()}
         # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one
         # user can't occupy all threads.
         async with visit.site.turns.of(user):
-            return await asyncio.to_thread(PostForms(image, titles, whole).views, items)
+            return await asyncio.to_thread(PostForms(image, faces, view).views, items)

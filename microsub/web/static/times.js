@@ -5,7 +5,8 @@ export function localiseTimes(part) {
   for (const time of part.querySelectorAll("time[datetime*=T]")) {
     const moment = new Date(time.dateTime);
     if (!Number.isNaN(moment.valueOf())) {
-      time.textContent = moment.toLocaleString(document.documentElement.lang, FORM);
+      const exact = moment.toLocaleString(document.documentElement.lang, FORM);
+      time["age" in time.dataset ? "title" : "textContent"] = exact;
     }
   }
 }

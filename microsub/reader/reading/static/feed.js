@@ -1,7 +1,7 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { change, feed, isOn, say, send, showCounts, showState } from "./marks.js";
-import { rememberList, visitedPost } from "./post.js";
+import { pageDown, rememberList, visitedPost } from "./post.js";
 import { localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
@@ -35,12 +35,21 @@ function number() {
   rememberList(all.map((post) => post.dataset.id));
 }
 
+function close(post) {
+  if (post) {
+    open(post);
+  }
+}
+
 async function open(post) {
   const body = post.querySelector("[data-body]");
   if (body.dataset.cut !== undefined) {
-    [body.innerHTML, body.dataset.cut] = [body.dataset.cut, ""];
+    body.innerHTML = body.dataset.cut;
     delete body.dataset.cut;
-  } else if (body.querySelector(".more")) {
+    post.classList.remove("is-open");
+    return;
+  }
+  if (body.querySelector(".more") || post.matches(".row")) {
     const reply = await fetch(post.querySelector("[data-open]").href);
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     const whole = page.querySelector("[data-body]");
@@ -50,6 +59,11 @@ async function open(post) {
     whole.querySelectorAll("[data-player]").forEach((player) => player.remove()); // the post's own page plays
     body.dataset.cut = body.innerHTML;
     body.replaceChildren(...whole.childNodes);
+    if (post.matches(".row")) {
+      close(document.querySelector(".row.is-open"));
+      post.classList.add("is-open");
+      post.scrollIntoView({ block: "nearest", behavior: "instant" });
+    }
   }
   if (!isOn(post.dataset.id, "read")) {
     change("read", post.dataset.id);
@@ -77,6 +91,10 @@ async function loadOlder() {
         if (!document.getElementById(post.id)) {
           post.dataset.place = link.href;
           localiseTimes(post);
+          const heading = post.querySelector(".group");
+          if (heading && heading.textContent === [...feed.querySelectorAll(".group")].at(-1)?.textContent) {
+            heading.remove(); // the day or feed goes on
+          }
           feed.append(post);
           if (post.dataset.id) { // not a placeholder
             watched.observe(post);
@@ -179,6 +197,23 @@ function prepareScrolling() {
 
 // --- actions of keys
 
+/** The next unread post, on this page, on further ones, or in the next channel. */
+async function nextUnread() {
+  const all = posts();
+  const at = all.indexOf(document.activeElement.closest(".post"));
+  const next = all.slice(at + 1).find((post) => !isOn(post.dataset.id, "read"));
+  if (next) {
+    go(next);
+  } else if (document.querySelector("#older [rel=next]")) {
+    await loadOlder();
+    if (posts().length > all.length) {
+      await nextUnread();
+    }
+  } else {
+    document.querySelector(".onward")?.click();
+  }
+}
+
 export const atPosts = {
   next: () => {
     const all = posts();
@@ -193,6 +228,8 @@ export const atPosts = {
     const at = all.indexOf(document.activeElement.closest(".post"));
     go(at < 0 ? current() : all[at - 1]);
   },
+  unread: nextUnread,
+  on: () => pageDown(current()) || nextUnread(),
   open: () => current() && open(current()),
   original: () => {
     const link = current() && current().querySelector("[data-original]");
@@ -238,16 +275,20 @@ export function prepareFeed() {
   }
   const visited = visitedPost();
   number();
-  go(visited);
+  go(visited || (location.hash === "#first" ? posts()[0] : null));
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
   feed.addEventListener("keydown", insideFeed);
   feed.addEventListener("click", (event) => {
     const link = event.target.closest("[data-open]");
-    if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey && link.closest(".more")) {
+    const row = event.target.closest(".row");
+    const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey;
+    if (link && isPlain && (link.closest(".more") || row)) {
       event.preventDefault();
       const post = link.closest(".post");
       open(post).then(() => post.focus({ preventScroll: true }));
+    } else if (row && isPlain && !event.target.closest("a, button, [data-body], summary")) {
+      open(row).then(() => row.focus({ preventScroll: true }));
     }
   });
   if (feed.dataset.scrolling === "yes") {

@@ -22,7 +22,7 @@ function press(selector) {
 const everywhere = {
   all: () => press("button[data-act=all]"),
   undo: () => press("#done p:not([hidden]) button:not([hidden])"),
-  view: () => press(".views [data-show]:not([aria-current])"),
+  show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
   search: () => document.querySelector("#channels input")?.focus(),
@@ -46,6 +46,8 @@ export function listen(more) {
   function run(act) {
     if (act.startsWith("go ")) {
       location.assign(base + act.slice(3));
+    } else if (act.startsWith("press ")) {
+      press(act.slice(6));
     } else {
       acts[act]();
     }
@@ -53,16 +55,17 @@ export function listen(more) {
 
   addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
-    const isPressing = event.key === "Enter" && event.target.closest("a, button, summary");
+    const isPressing = [" ", "Enter"].includes(event.key) && event.target.closest("a, button, summary");
     if (isTyping || isPressing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) {
       return;
     }
     if (dialog.open && event.key !== "?") {
       return;
     }
+    const key = event.key === " " && !event.shiftKey ? "Space" : event.key;
     const before = event.timeStamp - at < PATIENCE ? first : "";
-    const act = keys.get(`${before} ${event.key}`.trim()) || keys.get(event.key);
-    [first, at] = [event.key, event.timeStamp];
+    const act = keys.get(`${before} ${key}`.trim()) || keys.get(key);
+    [first, at] = [key, event.timeStamp];
     if (act) {
       event.preventDefault();
       first = "";

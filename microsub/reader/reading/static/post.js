@@ -21,6 +21,15 @@ export function visitedPost() {
   return isReturn && at >= 0 && list.path === location.href ? list.ids.slice(at).map(article).find(Boolean) : null;
 }
 
+/** Scroll down in a post; false at its end. */
+export function pageDown(one) {
+  const goesOn = one && one.getBoundingClientRect().bottom > innerHeight;
+  if (goesOn) {
+    scrollBy({ top: innerHeight * 0.85, behavior: "instant" });
+  }
+  return goesOn;
+}
+
 function neighbour(step) {
   const at = list.ids.indexOf(post.dataset.id);
   return at < 0 ? undefined : list.ids[at + step];
@@ -36,7 +45,9 @@ function turn(step) {
 export const atPost = {
   next: () => turn(1),
   previous: () => turn(-1),
-  view: () => {
+  unread: () => turn(1),
+  on: () => pageDown(post) || turn(1),
+  show: () => {
     sessionStorage.setItem("returning", "yes");
     location.assign(list.path || document.querySelector(".back a").href);
   },

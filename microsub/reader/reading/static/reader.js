@@ -5,9 +5,13 @@ import { feed, prepareForms } from "./marks.js";
 import { watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
-// Hide pictures that can't be loaded.
+// Hide pictures that can't be loaded; a face becomes its letter.
 function leaveOut({ target }) {
-  if (target.matches?.(".post img")) {
+  if (target.matches?.("img[data-letter]")) {
+    const letter = document.createElement("span");
+    [letter.className, letter.ariaHidden, letter.textContent] = ["face", "true", target.dataset.letter];
+    target.replaceWith(letter);
+  } else if (target.matches?.(".post img")) {
     (target.closest(".photos a") || target).hidden = true;
   }
 }

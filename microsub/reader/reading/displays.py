@@ -1,0 +1,101 @@
+"""How the pages of each channel look: the user's choices, kept with the account for all browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Self
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.base.bounded_cache import BoundedCache
+from microsub.reader.frame import ReaderSite
+from microsub.reader.places import HOME, TimelinePlace
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
+from microsub.web.headers import own_path
+from microsub.web.routes import form
+from microsub.web.visit import PageVisit
+
+VIEW = "/view"
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "view": ("full", "list", "cards"),
+    "order": ("newest", "oldest"),
+    "group": ("none", "day", "feed"),
+}
+"""The valid values of each field of `ChannelDisplay`; the first one is the default."""
+_LAST = ""
+"""The field with the last choice, for channels without one of their own."""
+_MOST_KNOWN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelDisplay:
+    """How a channel looks: whole posts, lines or cards; which posts come first; headings for days or feeds.
+
+    An empty `order` is that of the browser's display settings.
+    """
+
+    view: str = "full"
+    order: str = ""
+    group: str = "none"
+
+    @property
+    def page_size(self) -> int:
+        """The number of posts on a page."""
+        return {"full": 20, "cards": 30, "list": 50}[self.view]
+
+    @classmethod
+    def read(cls, stored: str) -> Self:
+        """The display as stored; unknown values give defaults."""
+        return cls().changed(dict(zip((one.name for one in fields(cls)), stored.split("."), strict=False)))
+
+    def changed(self, chosen: Mapping[str, str]) -> Self:
+        """This display with these values; unknown ones are left out."""
+        known = {name: chosen[name] for name, valid in CHOICES.items() if chosen.get(name) in valid}
+        return replace(self, **known)
+
+    def stored(self) -> str:
+        """The display as it is stored."""
+        return f"{self.view}.{self.order}.{self.group}"
+
+
+class ChannelDisplays:
+    """Keeps the display of each channel of each user. A new channel has the user's last choice."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._known: BoundedCache[tuple[str, str], ChannelDisplay] = BoundedCache(_MOST_KNOWN)
+
+    def last(self, user: str, uid: str) -> ChannelDisplay:
+        """The display as this process read it last, so that a page can be read at the same time as its display."""
+        return self._known.get((user, uid), ChannelDisplay())
+
+    async def of(self, user: str, uid: str) -> ChannelDisplay:
+        """The channel's display. One round trip."""
+        own, last = await self._redis.command("HMGET", keys.displays(user), uid, _LAST)
+        found = self._known[user, uid] = ChannelDisplay.read(text(own or last) or "")
+        return found
+
+    async def choose(self, user: str, uid: str, chosen: Mapping[str, str], uids: frozenset[str]) -> None:
+        """Change what is `chosen`. `uids` are the user's channels: the displays of others are deleted."""
+        display = (await self.of(user, uid)).changed(chosen)
+        gone = set(texts(await self._redis.command("HKEYS", keys.displays(user)))) - uids - {_LAST}
+        changes = [("HSET", keys.displays(user), uid, display.stored(), _LAST, display.stored())]
+        await self._redis.pipeline([*changes, *([("HDEL", keys.displays(user), *gone)] if gone else ())])
+
+
+def routes(reader: ReaderSite, displays: ChannelDisplays) -> list[Route]:
+    """The form with which a user chooses how a channel looks."""
+    return [form(reader.site, VIEW, partial(_choose, reader, displays))]
+
+
+async def _choose(reader: ReaderSite, displays: ChannelDisplays, visit: PageVisit) -> Response:
+    user, place = await reader.user(visit), TimelinePlace.of(visit.form.text("channel"), {})
+    uids = frozenset(link.uid for link in await reader.links(visit))
+    if place.uid in uids:
+        await displays.choose(user, place.uid, visit.form, uids)
+    return visit.go(own_path(visit.form.text("back")) or HOME)

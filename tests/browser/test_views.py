@@ -1,0 +1,148 @@
+"""List, cards and whole posts in Chromium: how many fit, opened in place, by mouse, keys, touch, without scripts."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.browser.accessibility import violations
+from tests.browser.reading_server import ReadingServer, reading_server
+from tests.browser.tab import Tab, tab
+from tests.support.polling import dated, rss
+from tests.support.web import publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+COUNT = 40
+WHOLE = """() => {
+    const end = innerHeight - document.querySelector(".bottom").offsetHeight;
+    const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
+    return boxes.filter((box) => box.top >= 0 && box.height >= 24 && box.bottom <= end).length;
+}"""
+FOCUSED = "title => document.activeElement.querySelector('h2')?.innerText === title"
+TEXT = f"<p>{'Words of a story that goes on. ' * 30}</p><p>The end of it.</p>"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ReadingServer]:
+    """One reader of a feed whose posts have titles of one to three lines on a phone, and long bodies."""
+    async with publisher() as feeds:
+        document = rss(dated(COUNT))
+        for number in range(1, COUNT + 1):
+            title = f"<title>Post {number}</title>".encode()
+            longer = f"<title>Post {number} {'and what it says ' * (number % 4)}</title>".encode()
+            document = document.replace(title, longer)
+            document = document.replace(f"About Post {number}<".encode(), f"{html.escape(TEXT)}<".encode())
+        address = feeds.serve_document("/feed", document)
+        short = feeds.serve_document(
+            "/short", rss([(f"short-{n}", f"Short {n}", at) for n, (_, _, at) in zip((2, 1), dated(2), strict=True)])
+        )
+        channels = [
+            {"uid": "home", "name": "Home", "feeds": [address]},
+            {"uid": "none", "name": "Nothing new"},
+            {"uid": "more", "name": "More", "feeds": [short]},
+        ]
+        users = {name: {"channels": channels} for name in ("ann", "bea")}
+        folder, settings = tmp_path_factory.mktemp("views"), {"first_fetch_unread": 1000}
+        async with reading_server(folder, users, "ann", "bea", polls=2, settings=settings) as made:
+            yield made
+
+
+async def look(page: Page, view: str) -> None:
+    """Presses the button of that name."""
+    async with page.expect_navigation(wait_until="load"):
+        await page.get_by_role("group", name="View").get_by_role("button", name=view, exact=True).click()
+
+
+@pytest.mark.parametrize(("size", "most"), [((1280, 800), 15), ((390, 844), 10)])
+async def test_a_list_shows_many_posts(
+    browser: Browser, server: ReadingServer, size: tuple[int, int], most: int
+) -> None:
+    """Fifteen whole lines on a desk and ten on a phone, each at least 24 pixels high."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home")
+        await page.set_viewport_size({"width": size[0], "height": size[1]})
+        await look(page, "List")
+        assert await page.evaluate(WHOLE) >= most
+        top = await page.evaluate("document.querySelector('.post').getBoundingClientRect().top")
+        assert top <= size[1] / 4
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("view", ["List", "Cards"])
+async def test_views_are_accessible_and_valid(browser: Browser, server: ReadingServer, view: str) -> None:
+    """With headings for days, in both languages and schemes."""
+    context = await browser.new_context(bypass_csp=True)
+    page = await server.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home?show=all")
+    await look(page, view)
+    await page.get_by_text("Order", exact=True).click()
+    await page.get_by_role("button", name="Headings for days").click()
+    assert await violations(page, server.url, ["/channel/home?show=all"]) == []
+    await context.close()
+
+
+async def test_a_post_opens_in_place(browser: Browser, server: ReadingServer) -> None:
+    """By click on its line or title and by key; it is marked as read, and the next one closes it."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        await page.keyboard.press("1")
+        await page.locator(".post.list").first.wait_for()
+        first, second = page.locator(".post").nth(0), page.locator(".post").nth(1)
+        await first.locator(".text").click(position={"x": 3, "y": 3})
+        await first.get_by_text("The end of it.").wait_for()
+        await page.locator(".post.is-open.is-read").first.wait_for()
+        assert await first.get_by_role("button", name="Mark read up to here").is_visible()
+        await second.locator("h2 a").click()
+        await second.get_by_text("The end of it.").wait_for()
+        assert await page.locator(".post.is-open").count() == 1
+        assert "/channel/home" in page.url
+        await page.keyboard.press("o")
+        await page.wait_for_function("() => !document.querySelector('.post.is-open')")
+        await page.keyboard.press("j")
+        await page.keyboard.press("Enter")
+        await page.locator(".post.is-open").nth(0).get_by_text("The end of it.").wait_for()
+        await page.keyboard.press("s")
+        await page.get_by_text("Saved.", exact=True).wait_for()
+        await page.keyboard.press("s")
+        await page.get_by_text("Removed from saved posts.", exact=True).wait_for()
+        for key, name in (("2", "cards"), ("3", "content")):
+            await page.keyboard.press(key)
+            await page.locator(f".{name}").first.wait_for()
+
+
+async def test_a_list_works_without_scripts(browser: Browser, server: ReadingServer) -> None:
+    """Its buttons lead to the list, and titles to the posts."""
+    async with tab(browser, scripts=False) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        await look(page, "List")
+        assert await page.locator(".post.list").count() == COUNT
+        await page.locator(".post h2 a").first.click()
+        assert await page.get_by_text("The end of it.").count() == 1
+
+
+async def test_reading_goes_on_in_the_next_channel(browser: Browser, server: ReadingServer) -> None:
+    """By one key through all unread posts; by space through long ones; without scripts by a link."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/more")
+        press = page.keyboard.press
+        for number in (2, 1):
+            await press("N")
+            await page.wait_for_function(FOCUSED, arg=f"Short {number}")
+            await press("m")
+        await page.wait_for_function("() => document.querySelectorAll('.post.is-read').length === 2")
+        await press("Space")
+        await page.wait_for_url("**/channel/home#first")
+        await page.wait_for_function("() => document.activeElement.matches('.post')")
+        assert await page.evaluate("document.activeElement === document.querySelector('.post')")
+        for _ in range(3):
+            before = await page.evaluate("scrollY")
+            await press("Space")
+            await page.wait_for_function("before => scrollY > before", arg=before)
+    async with tab(browser, scripts=False) as here:
+        page = await server.sign_in(here, "bea", "/channel/more")
+        await page.get_by_role("link", name="Next: Home 40").click()
+        assert "/channel/home" in page.url
