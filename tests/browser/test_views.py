@@ -46,9 +46,9 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
             {"uid": "none", "name": "Nothing new"},
             {"uid": "more", "name": "More", "feeds": [short]},
         ]
-        users = {name: {"channels": channels} for name in ("ann", "bea")}
+        users = {name: {"channels": channels} for name in ("ann", "bea", "cat")}
         folder, settings = tmp_path_factory.mktemp("views"), {"first_fetch_unread": 1000}
-        async with reading_server(folder, users, "ann", "bea", polls=2, settings=settings) as made:
+        async with reading_server(folder, users, "ann", "bea", "cat", polls=2, settings=settings) as made:
             yield made
 
 
@@ -146,3 +146,33 @@ async def test_reading_goes_on_in_the_next_channel(browser: Browser, server: Rea
         page = await server.sign_in(here, "bea", "/channel/more")
         await page.get_by_role("link", name="Next: Home 40").click()
         assert "/channel/home" in page.url
+
+
+async def test_a_channel_is_finished_by_one_key(browser: Browser, server: ReadingServer) -> None:
+    """All its posts are read, the next channel is open, and the tab's title has the number of what is left."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "cat", "/channel/more")
+        assert (await page.title()).startswith(f"({COUNT + 2}) More")
+        await page.keyboard.press("M")
+        await page.wait_for_url("**/channel/home#first")
+        await page.wait_for_function("start => document.title.startsWith(start)", arg=f"({COUNT}) Home")
+
+
+async def test_keys_work_on_all_pages(browser: Browser, server: ReadingServer) -> None:
+    """On pages with fields too, in which letters stay letters and space presses what has the focus."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "cat", "/settings")
+        for path in ("/settings", "/channels", "/follow", "/display"):
+            await page.goto(server.url + path)
+            await page.evaluate("() => document.activeElement.blur()")
+            await page.keyboard.press("?")
+            await page.get_by_role("dialog").wait_for()
+            await page.keyboard.press("?")
+            await page.get_by_role("dialog").wait_for(state="hidden")
+        choice = page.get_by_label("Only channels with unread posts")
+        await choice.focus()
+        await page.keyboard.press("Space")
+        assert await choice.is_checked()
+        await page.keyboard.press("g")
+        await page.keyboard.press("s")
+        await page.wait_for_url("**/saved")

@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { change, feed, isOn, say, send, showCounts, showState } from "./marks.js";
+import { change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
 import { pageDown, rememberList, visitedPost } from "./post.js";
 import { localiseTimes } from "./times.js";
 
@@ -229,6 +229,12 @@ export const atPosts = {
     go(at < 0 ? current() : all[at - 1]);
   },
   unread: nextUnread,
+  finish: async () => {
+    const [all, onward] = [document.querySelector("button[data-act=all]"), document.querySelector(".onward")];
+    if (onward && (!all || await markAll())) {
+      onward.click();
+    }
+  },
   on: () => pageDown(current()) || nextUnread(),
   open: () => current() && open(current()),
   original: () => {

@@ -55,7 +55,8 @@ export function listen(more) {
 
   addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
-    const isPressing = [" ", "Enter"].includes(event.key) && event.target.closest("a, button, summary");
+    const pressed = { Enter: "a, button, summary", " ": "a, button, summary, input, label, audio, video" }[event.key];
+    const isPressing = pressed && event.target.closest(pressed);
     if (isTyping || isPressing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) {
       return;
     }

@@ -9,6 +9,16 @@ export function article(id) {
   return document.getElementById(`post-${id}`);
 }
 
+const title = document.title;
+
+/** Show the number of all unread posts in the tab's title, and on the icon of the installed app. */
+export function showTotal() {
+  const shown = document.querySelector("[data-channel=global] .count:not([hidden]) [data-count]");
+  const total = Number(shown?.textContent ?? 0);
+  document.title = total ? `(${total}) ${title}` : title;
+  navigator.setAppBadge?.(total).catch(() => {}); // where nothing shows it
+}
+
 /** Show the unread count of each channel. */
 export function showCounts(unread) {
   for (const link of document.querySelectorAll("[data-channel] .count")) {
@@ -18,6 +28,7 @@ export function showCounts(unread) {
       link.hidden = count === 0;
     }
   }
+  showTotal();
 }
 
 /** Show a post as read or unread, and as saved or not. */
@@ -136,7 +147,8 @@ export async function change(name, id) {
   }
 }
 
-async function markAll(form) {
+/** Mark all posts of the page's place; true if the server has done so. */
+export async function markAll(form = document.getElementById("mark-all")) {
   const unread = [...document.querySelectorAll(".post:not(.is-read)")].map((post) => post.dataset.id);
   const told = await send(form, {});
   if (told) {
@@ -145,6 +157,7 @@ async function markAll(form) {
     changed.set(told.undo, unread);
     say(told.text, told.undo);
   }
+  return told !== null;
 }
 
 async function undo(form) {

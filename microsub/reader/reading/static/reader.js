@@ -1,7 +1,7 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
 import { listen } from "./keys.js";
-import { feed, prepareForms } from "./marks.js";
+import { prepareForms, showTotal } from "./marks.js";
 import { watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
@@ -23,12 +23,13 @@ for (const image of document.querySelectorAll(".post img")) {
 }
 
 prepareForms();
+showTotal();
 prepareFeed();
 preparePost();
 if (document.querySelector("[data-player]")) {
   import("./play.js").then(({ preparePlayers }) => preparePlayers());
 }
 watchNews();
-listen(feed ? atPosts : { ...atPosts, ...atPost });
+listen(document.querySelector(".post.whole") ? { ...atPosts, ...atPost } : atPosts);
 const worker = new URL("service-worker.js", document.querySelector("link[rel=manifest]").href);
 navigator.serviceWorker?.register(worker);
