@@ -172,7 +172,7 @@ async def test_a_lost_connection_flushes_and_is_made_again(tracked, real_redis):
 
 
 async def test_a_quiet_connection_is_checked(real_redis, redis_url):
-    """Silence is normal; an ECHO checks the connection, which stays."""
+    """Silence is normal; a DBSIZE checks the connection, which stays."""
     await real_redis.command("HSET", keys.item("1"), "Data", text("old"))
     # The connection must not be given up, however slow this machine is.
     tracker = Tracker(redis_url, keys.ITEM_PREFIX, ping_every=0.01, patience=600.0, retry_every=0.01)
@@ -183,7 +183,7 @@ async def test_a_quiet_connection_is_checked(real_redis, redis_url):
 
     async def pings() -> int:
         stats = (await real_redis.command("INFO", "commandstats")).decode()
-        return int(stats.partition("cmdstat_echo:calls=")[2].partition(",")[0] or 0)
+        return int(stats.partition("cmdstat_dbsize:calls=")[2].partition(",")[0] or 0)
 
     start = await pings()
     await cache.get(["1"])
