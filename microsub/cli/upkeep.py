@@ -114,8 +114,9 @@ def pack(settings: Settings, dry_run: bool, as_json: bool) -> None:
     """Pack the posts of an earlier version now.
 
     Packed posts take a third of the memory. New posts are packed when they are stored, and workers pack those that an
-    earlier version stored, with pauses: this command does it now and prints the result. The server can keep running.
-    With --dry-run the data may still be that of the earlier version, and stays so; of many posts, some are looked at.
+    earlier version stored, with pauses: this command does it now and prints the result. A server of this version can
+    keep running. With --dry-run the data may still be that of the earlier version, and stays so; of many posts, some
+    are looked at.
 
     Example: microsub pack --dry-run
     """
@@ -124,7 +125,7 @@ def pack(settings: Settings, dry_run: bool, as_json: bool) -> None:
     from microsub.server.stores import open_stores
 
     async def work() -> RepackingReport:
-        async with open_stores(settings, writes=not dry_run, oldest=PACKED - 1) as stores:
+        async with open_stores(settings, writes=False, oldest=PACKED - 1 if dry_run else PACKED) as stores:
             found = Repacking(stores.redis)
             return await (found.foresee() if dry_run else found.run())
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, Route
 
 from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -138,7 +139,8 @@ async def test_reading_goes_on_in_the_next_channel(browser: Browser, server: Rea
         await page.wait_for_url("**/channel/home#first")
         await page.wait_for_function("() => document.activeElement.matches('.post')")
         assert await page.evaluate("document.activeElement === document.querySelector('.post')")
-        for _ in range(3):
+        await page.evaluate("() => document.activeElement.blur()")
+        for _ in range(4):  # also when no post has the focus
             before = await page.evaluate("scrollY")
             await press("Space")
             await page.wait_for_function("before => scrollY > before", arg=before)
@@ -176,3 +178,25 @@ async def test_keys_work_on_all_pages(browser: Browser, server: ReadingServer) -
         await page.keyboard.press("g")
         await page.keyboard.press("s")
         await page.wait_for_url("**/saved")
+
+
+async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Browser, server: ReadingServer) -> None:
+    """The page then says why; and a double click opens a post once."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "cat", "/channel/home?show=all")
+        await look(page, "List")
+        row = page.locator(".post").nth(2)
+
+        async def late(route: Route) -> None:
+            await asyncio.sleep(0.5)
+            await route.continue_()
+
+        await page.route("**/post/*", late, times=1)
+        await row.locator(".text").dblclick(position={"x": 3, "y": 3})
+        await row.get_by_text("The end of it.").wait_for()
+        await page.keyboard.press("o")
+        await page.wait_for_function("() => !document.querySelector('.post.is-open')")
+        await page.route("**/post/*", lambda route: route.fulfill(status=503), times=1)
+        await row.locator("h2 a").click()
+        await page.wait_for_url("**/post/*")
+        here.troubles.clear()

@@ -73,6 +73,7 @@ async def test_posts_stand_under_days_or_feeds(ann: ReadingVisitor) -> None:
     page = await choose(ann, everything, group="feed")
     assert titles(page) == ["c", "a", "b"]
     assert len(groups(page)) == 2
+    assert fields_of(page.form("/marks"))["page"].split(",") == ids(page)
     assert groups(await choose(ann, group="none")) == []
 
 

@@ -11,6 +11,13 @@ function posts() {
   return [...document.querySelectorAll(".post")];
 }
 
+/** The post that has the focus and is in view, or the first one in view. */
+function inView() {
+  const isSeen = (post) => post.getBoundingClientRect().bottom > 80 && post.getBoundingClientRect().top < innerHeight;
+  const focused = document.activeElement.closest(".post");
+  return focused && isSeen(focused) ? focused : posts().find(isSeen);
+}
+
 /** The post that has the focus, or the first one in view. */
 function current() {
   const focused = document.activeElement.closest(".post");
@@ -35,6 +42,17 @@ function number() {
   rememberList(all.map((post) => post.dataset.id));
 }
 
+const opening = new Set();
+
+async function fetched(address) {
+  try {
+    const reply = await fetch(address);
+    return reply.ok ? new DOMParser().parseFromString(await reply.text(), "text/html") : null;
+  } catch {
+    return null;
+  }
+}
+
 function close(post) {
   if (post) {
     open(post);
@@ -42,18 +60,23 @@ function close(post) {
 }
 
 async function open(post) {
-  const body = post.querySelector("[data-body]");
+  const [body, link] = [post.querySelector("[data-body]"), post.querySelector("[data-open]")];
   if (body.dataset.cut !== undefined) {
     body.innerHTML = body.dataset.cut;
     delete body.dataset.cut;
     post.classList.remove("is-open");
+    link.ariaExpanded = "false";
     return;
   }
   if (body.querySelector(".more") || post.matches(".row")) {
-    const reply = await fetch(post.querySelector("[data-open]").href);
-    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
-    const whole = page.querySelector("[data-body]");
+    if (opening.has(post)) {
+      return;
+    }
+    opening.add(post);
+    const page = await fetched(link.href).finally(() => opening.delete(post));
+    const whole = page && page.querySelector("[data-body]");
     if (!whole) {
+      location.assign(link.href); // that page says why
       return;
     }
     whole.querySelectorAll("[data-player]").forEach((player) => player.remove()); // the post's own page plays
@@ -62,6 +85,7 @@ async function open(post) {
     if (post.matches(".row")) {
       close(document.querySelector(".row.is-open"));
       post.classList.add("is-open");
+      link.ariaExpanded = "true";
       post.scrollIntoView({ block: "nearest", behavior: "instant" });
     }
   }
@@ -87,8 +111,15 @@ async function loadOlder() {
       if (!reply.ok || !next) {
         return;
       }
+      let moved = null; // the heading of posts that are here already
       for (const post of page.querySelectorAll("#feed > article")) {
-        if (!document.getElementById(post.id)) {
+        if (document.getElementById(post.id)) {
+          moved = post.querySelector(".group") || moved;
+        } else {
+          if (moved && !post.querySelector(".group")) {
+            post.prepend(moved);
+          }
+          moved = null;
           post.dataset.place = link.href;
           localiseTimes(post);
           const heading = post.querySelector(".group");
@@ -198,16 +229,17 @@ function prepareScrolling() {
 // --- actions of keys
 
 /** The next unread post, on this page, on further ones, or in the next channel. */
-async function nextUnread() {
+async function nextUnread(after) {
   const all = posts();
-  const at = all.indexOf(document.activeElement.closest(".post"));
-  const next = all.slice(at + 1).find((post) => !isOn(post.dataset.id, "read"));
+  const here = after || document.activeElement.closest(".post");
+  const first = here ? all.indexOf(here) + 1 : all.findIndex((post) => post.getBoundingClientRect().top >= 0);
+  const next = (first < 0 ? [] : all.slice(first)).find((post) => !isOn(post.dataset.id, "read"));
   if (next) {
     go(next);
   } else if (document.querySelector("#older [rel=next]")) {
     await loadOlder();
     if (posts().length > all.length) {
-      await nextUnread();
+      await nextUnread(all.at(-1));
     }
   } else {
     document.querySelector(".onward")?.click();
@@ -228,14 +260,14 @@ export const atPosts = {
     const at = all.indexOf(document.activeElement.closest(".post"));
     go(at < 0 ? current() : all[at - 1]);
   },
-  unread: nextUnread,
+  unread: () => nextUnread(),
   finish: async () => {
     const [all, onward] = [document.querySelector("button[data-act=all]"), document.querySelector(".onward")];
     if (onward && (!all || await markAll())) {
       onward.click();
     }
   },
-  on: () => pageDown(current()) || nextUnread(),
+  on: () => pageDown(inView()) || nextUnread(inView()),
   open: () => current() && open(current()),
   original: () => {
     const link = current() && current().querySelector("[data-original]");

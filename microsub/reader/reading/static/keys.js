@@ -39,7 +39,7 @@ export function listen(more) {
     return;
   }
   const keys = table();
-  const acts = { ...everywhere, ...more };
+  const acts = document.querySelector("#feed, .post.whole") ? { ...everywhere, ...more } : everywhere;
   const base = document.querySelector(".home").getAttribute("href").replace(/\/$/, "");
   let [first, at] = ["", 0];
 
@@ -67,7 +67,7 @@ export function listen(more) {
     const before = event.timeStamp - at < PATIENCE ? first : "";
     const act = keys.get(`${before} ${key}`.trim()) || keys.get(key);
     [first, at] = [key, event.timeStamp];
-    if (act) {
+    if (act && (acts[act] || act.includes(" "))) {
       event.preventDefault();
       first = "";
       run(act);
