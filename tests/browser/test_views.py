@@ -183,6 +183,8 @@ async def test_keys_work_on_all_pages(browser: Browser, server: ReadingServer) -
 async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Browser, server: ReadingServer) -> None:
     """The page then says why; and a double click opens a post once."""
     async with tab(browser) as here:
+        # Playwright doesn't see what a service worker fetches.
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
         page = await server.sign_in(here, "cat", "/channel/home?show=all")
         await look(page, "List")
         row = page.locator(".post").nth(2)
