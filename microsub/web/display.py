@@ -1,10 +1,10 @@
-"""Display settings of one browser, stored in a cookie of their own."""
+"""Display settings: choices among few values, stored as one text. Those of a browser are in a cookie of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from microsub.web.pages import LANGUAGES
 
@@ -14,20 +14,30 @@ DENSITIES = ("comfortable", "compact")
 YES_OR_NO = ("no", "yes")
 ORDERS = ("newest", "oldest")
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "theme": THEMES,
-    "size": SIZES,
-    "density": DENSITIES,
-    "language": ("", *LANGUAGES),
-    "scrolling": YES_OR_NO,
-    "order": ORDERS,
-    "quiet": YES_OR_NO,
-}
-"""The valid values of each field of `Display`."""
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Settings whose fields are texts, each with a default and the few values that can be chosen in `CHOICES`."""
+
+    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]]
+
+    def changed(self, chosen: Mapping[str, str]) -> Self:
+        """These settings with the chosen values; invalid ones change nothing."""
+        known = {name: chosen[name] for name, valid in self.CHOICES.items() if chosen.get(name) in valid}
+        return replace(self, **known)
+
+    @classmethod
+    def read(cls, stored: str) -> Self:
+        """The settings as stored; invalid values give defaults."""
+        return cls().changed(dict(zip((one.name for one in fields(cls)), stored.split("."), strict=False)))
+
+    def stored(self) -> str:
+        """The settings as they are stored."""
+        return ".".join(astuple(self))
 
 
 @dataclass(frozen=True, slots=True)
-class Display:
+class Display(Choices):
     """The display settings of one browser.
 
     `language` is empty for the browser's language; with `scrolling`, scrolling past posts marks them as read; with
@@ -42,17 +52,12 @@ class Display:
     order: str = "newest"
     quiet: str = "no"
 
-    @classmethod
-    def of(cls, chosen: Mapping[str, str]) -> Self:
-        """The settings with these values; invalid values give defaults."""
-        known = {name: chosen[name] for name in CHOICES if chosen.get(name) in CHOICES[name]}
-        return replace(cls(), **known)
-
-    @classmethod
-    def read(cls, cookie: str) -> Self:
-        """The settings in a cookie's value; invalid values give defaults."""
-        return cls.of(dict(zip((one.name for one in fields(cls)), cookie.split("."), strict=False)))
-
-    def cookie(self) -> str:
-        """The value of the cookie."""
-        return ".".join(astuple(self))
+    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "theme": THEMES,
+        "size": SIZES,
+        "density": DENSITIES,
+        "language": ("", *LANGUAGES),
+        "scrolling": YES_OR_NO,
+        "order": ORDERS,
+        "quiet": YES_OR_NO,
+    }

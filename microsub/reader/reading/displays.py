@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import ClassVar
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,24 +16,19 @@ from microsub.reader.places import HOME, TimelinePlace
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
+from microsub.web.display import ORDERS, Choices
 from microsub.web.headers import own_path
 from microsub.web.routes import form
 from microsub.web.visit import PageVisit
 
 VIEW = "/view"
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "view": ("full", "list", "cards"),
-    "order": ("newest", "oldest"),
-    "group": ("none", "day", "feed"),
-}
-"""The valid values of each field of `ChannelDisplay`; the first one is the default."""
 _LAST = ""
 """The field with the last choice, for channels without one of their own."""
 _MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelDisplay:
+class ChannelDisplay(Choices):
     """How a channel looks: whole posts, lines or cards; which posts come first; headings for days or feeds.
 
     An empty `order` is that of the browser's display settings.
@@ -43,24 +38,16 @@ class ChannelDisplay:
     order: str = ""
     group: str = "none"
 
+    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "view": ("list", "cards", "full"),
+        "order": ORDERS,
+        "group": ("none", "day", "feed"),
+    }
+
     @property
     def page_size(self) -> int:
         """The number of posts on a page."""
         return {"full": 20, "cards": 30, "list": 50}[self.view]
-
-    @classmethod
-    def read(cls, stored: str) -> Self:
-        """The display as stored; unknown values give defaults."""
-        return cls().changed(dict(zip((one.name for one in fields(cls)), stored.split("."), strict=False)))
-
-    def changed(self, chosen: Mapping[str, str]) -> Self:
-        """This display with these values; unknown ones are left out."""
-        known = {name: chosen[name] for name, valid in CHOICES.items() if chosen.get(name) in valid}
-        return replace(self, **known)
-
-    def stored(self) -> str:
-        """The display as it is stored."""
-        return f"{self.view}.{self.order}.{self.group}"
 
 
 class ChannelDisplays:

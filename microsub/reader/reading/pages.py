@@ -22,7 +22,7 @@ from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import CHANNEL, SEARCH, ListPart, TimelinePlace
-from microsub.reader.reading.displays import CHOICES, ChannelDisplay, ChannelDisplays
+from microsub.reader.reading.displays import ChannelDisplay, ChannelDisplays
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.post_page import answering_state
@@ -183,7 +183,6 @@ class TimelinePages:
             "timeline.html",
             place=place,
             look=display,
-            looks=CHOICES,
             now=visit.now,
             posts=posts,
             missing=-(-reply.get("_behind", 0) // 60),
@@ -308,7 +307,7 @@ async def _display(reader: ReaderSite, visit: PageVisit) -> Response:
 
 
 async def _set_display(visit: PageVisit) -> Response:
-    visit.keep_cookie("display", Display.of(visit.form).cookie())
+    visit.keep_cookie("display", Display().changed(visit.form).stored())
     return visit.go(DISPLAY, done="yes")
 
 
