@@ -9,7 +9,7 @@ days and names one feed of the same site that has its posts (`successor_of`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,9 +53,9 @@ _UNREAD = dict.fromkeys(
         *("failures", "last_error", "last_error_at"),
     )
 )
-_AS_NEW = _UNREAD | dict.fromkeys(
-    ("interval", "gap", "last_change", "moved_to", "moved_seen", "moved_since", "answers")
-)
+NOT_MOVED: Mapping[str, str | None] = dict.fromkeys(("moved_to", "moved_seen", "moved_since"))
+"""Fields of a record without a move under observation."""
+_AS_NEW = _UNREAD | {**NOT_MOVED} | dict.fromkeys(("interval", "gap", "last_change", "answers"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Mover:
         owner = await self.feeds.rename(feed.id, url)
         log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known_as=owner)
         if owner is None:
-            fields = dict.fromkeys(("moved_to", "moved_seen", "moved_since"))
+            fields = {**NOT_MOVED}
             # A feed with posts remains separate from the new address, for users who follow that one from now on.
             if is_settled(feed) and normalise_profile(feed.url) != normalise_profile(url):
                 fields[MOVED_FROM] = feed.extra.get(MOVED_FROM, feed.url)

@@ -24,7 +24,7 @@ from microsub.configuration.model import InstanceSettings, default_settings
 from microsub.feeds import NEVER_POLLED, UNANNOUNCED, FeedMoved, answered, describe, held_until
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.formats.feed_links import BETTER_FEEDS, NAMED_IN_HEAD, FeedLink, feeds_by_address
-from microsub.polling.move import MOST_MOVED, instead_of_failure, instead_of_page, successor_of
+from microsub.polling.move import MOST_MOVED, NOT_MOVED, instead_of_failure, instead_of_page, successor_of
 from microsub.polling.plan import (
     MOVE_SECONDS,
     PAGE_MOVE_SECONDS,
@@ -297,7 +297,7 @@ class Poller:
     async def _named_on_page(self, due: FeedDue, document: Fetched, error: ParseError) -> tuple[str, str | None]:
         """What is wrong with a document that is no feed, and the address to which the feed may have moved.
 
-        To that address only if one of the feed's posts is there: the domain's next owner may name a feed, too.
+        To that address only if the feed's posts are there: the domain's next owner may name a feed, too.
         """
         feed, about = due.feed, (document.final_url, document.content_type, document.headers.get("link"))
         try:
@@ -310,12 +310,15 @@ class Poller:
         detail = f"it is a page now, which names {mask_credentials(there or links[0].url)}"
         if there is None:
             return detail, None
-        if there == feed.moved_to or await self._goes_on_at(due, there):
+        # A redirect seen before, while polls succeeded, has proved nothing about the posts.
+        if (there == feed.moved_to and feed.failures) or await self._goes_on_at(due, there):
             return f"{detail}: if this lasts for three days, the feed moves there", there
-        return f"{detail}, where none of this feed's posts were found", None
+        if there == feed.moved_to:
+            await self.feeds.update(feed.id, NOT_MOVED)
+        return f"{detail}, where this feed's posts weren't found", None
 
     async def _goes_on_at(self, due: FeedDue, url: str) -> bool:
-        """Whether a feed at `url` has one of the feed's posts."""
+        """Whether half of the posts of a feed at `url` or more are the feed's."""
         try:
             with holding_for([f"user {name}" for name in due.keys]):
                 found = await self.fetcher.fetch(FetchRequest(url, subscribers=len(due.users)))
@@ -325,7 +328,7 @@ class Poller:
             read = await self.parser.run(POSTS_IN, found.url, found.body, *about, keys=due.keys)
         except ParseError:
             return False
-        return await self.items.has_post_of(due.feed, read.items, MOST_MOVED)
+        return await self.items.has_posts_of(due.feed, read.items, MOST_MOVED)
 
     async def _passed(self, due: FeedDue, moved: Moved) -> PollResult:
         """The end of a poll after which another feed, or another address, is followed."""

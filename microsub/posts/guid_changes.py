@@ -131,15 +131,17 @@ async def changed_guids(
     return await items.change_guids(feed.id, [(post.id, one, post.guid, post.former) for one, post in found])
 
 
-async def has_post_of(items: Items, feed: FeedRecord, entries: Iterable[ItemToStore], latest: Sequence[str]) -> bool:
-    """Whether an entry is one of the feed's posts with these ids: by its own link, or else by guid and content.
+async def has_posts_of(items: Items, feed: FeedRecord, entries: Sequence[ItemToStore], latest: Sequence[str]) -> bool:
+    """Whether half of the entries or more are posts of the feed with these ids: by link, or else by guid and content.
 
-    A guid alone proves nothing: a new program on the same host counts from 1 again. One round trip.
+    A guid alone proves nothing: a new program on the same host counts from 1 again. Nor do a few posts: the feed of a
+    whole site has some of each of its categories. One round trip.
     """
     posts = await _posts(items, latest)
     links = {post.link for post in posts if post.link and not _is_front(post.link, feed.home)}
     contents = {(guid, post.hash) for post in posts for guid in (post.guid, post.former)}
-    return any(_compared(one.link) in links or (one.guid, one.hash) in contents for one in entries)
+    same = sum(_compared(one.link) in links or (one.guid, one.hash) in contents for one in entries)
+    return 0 < same >= len(entries) / 2
 
 
 def _by_link(

@@ -12,7 +12,7 @@ from microsub.base.urls import host_of, normalise_profile
 from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
 from microsub.posts.garbage import spare
-from microsub.posts.guid_changes import has_post_of
+from microsub.posts.guid_changes import has_posts_of
 from microsub.posts.packing import packed, unpacked
 from microsub.posts.values import ANY, BY_USER, FORMER_GUID, WRITTEN_GUID, ItemToStore
 from microsub.redis import keys
@@ -176,9 +176,9 @@ class Items:
         )
         return len(found)
 
-    async def has_post_of(self, feed: FeedRecord, entries: Iterable[ItemToStore], limit: int) -> bool:
-        """Whether another document's entry is one of the feed's `limit` latest posts. Two round trips."""
-        return await has_post_of(self, feed, entries, await self.newest(feed.id, limit))
+    async def has_posts_of(self, feed: FeedRecord, entries: Sequence[ItemToStore], limit: int) -> bool:
+        """Whether at least half of another document's entries are the feed's `limit` latest posts. Two round trips."""
+        return await has_posts_of(self, feed, entries, await self.newest(feed.id, limit))
 
     async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
         """Ids of the feed's latest posts, latest first, by time of publishing or of the last edit.

@@ -617,8 +617,34 @@ async def test_a_page_that_names_a_feed_of_other_posts_moves_nothing(site: Publi
     site.serve_document("/index.xml", rss([("casino-1", "Win", "02 Jan 2024 20:00:00 GMT")]))
     record = await _became(site, it, page("/index.xml"), days=8)
     assert record.url == site.url("/feed", "blog.test")
-    assert "none of this feed's posts were found" in (record.last_error or "")
+    assert "where this feed's posts weren't found" in (record.last_error or "")
     assert len(await it.rows()) == 3
+
+
+async def test_the_feed_of_a_part_does_not_move_to_that_of_the_whole_site(site: Publisher, it: World) -> None:
+    """Which has some of its posts among many others."""
+    others = [(f"other-{n}", f"Other {n}", f"03 Jan 2024 {n:02d}:00:00 GMT") for n in range(9)]
+    site.serve_document("/index.xml", rss([*others, *dated(3)]))
+    record = await _became(site, it, page("/index.xml"), days=8)
+    assert record.url == site.url("/feed", "blog.test")
+
+
+async def test_a_redirect_before_the_page_proves_nothing(site: Publisher, it: World) -> None:
+    """The posts at its goal are compared all the same."""
+    site.serve_document("/feed", rss(dated(3)))
+    site.serve_document("/index.xml", rss(dated(3)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve("/feed", Answer(status=301, headers=[("Location", "/index.xml")]))
+    it.clock.advance(86400)
+    await it.poll(feed)
+    assert (await it.record(feed)).moved_to == site.url("/index.xml", "blog.test")
+    site.serve_document("/index.xml", rss([("casino-1", "Win", "02 Jan 2024 20:00:00 GMT")]))
+    site.serve("/feed", page("/index.xml"))
+    for _ in range(4):
+        it.clock.advance(2 * 86400)
+        await it.poll(feed)
+    assert (await it.record(feed)).url == site.url("/feed", "blog.test")
 
 
 @pytest.mark.parametrize(
