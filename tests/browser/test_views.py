@@ -19,6 +19,7 @@ from tests.support.web import publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 COUNT = 40
+USERS = ("ann", "bea", "cat", "dan", "eve")
 WHOLE = """() => {
     const end = innerHeight - document.querySelector(".bottom").offsetHeight;
     const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
@@ -47,9 +48,9 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
             {"uid": "none", "name": "Nothing new"},
             {"uid": "more", "name": "More", "feeds": [short]},
         ]
-        users = {name: {"channels": channels} for name in ("ann", "bea", "cat")}
+        users = {name: {"channels": channels} for name in USERS}
         folder, settings = tmp_path_factory.mktemp("views"), {"first_fetch_unread": 1000}
-        async with reading_server(folder, users, "ann", "bea", "cat", polls=2, settings=settings) as made:
+        async with reading_server(folder, users, *USERS, polls=2, settings=settings) as made:
             yield made
 
 
@@ -202,3 +203,25 @@ async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Brow
         await row.locator("h2 a").click()
         await page.wait_for_url("**/post/*")
         here.troubles.clear()
+
+
+@pytest.mark.parametrize("view", ["List", "Cards", "Full"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_a_heading_stands_above_the_first_post_of_its_day(
+    browser: Browser, server: ReadingServer, view: str, width: int
+) -> None:
+    """In each view; and a click on it opens nothing."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/home?show=all")
+        await page.set_viewport_size({"width": width, "height": 844})
+        await look(page, view)
+        await page.get_by_text("Order").click()
+        async with page.expect_navigation(wait_until="load"):
+            await page.get_by_role("button", name="Headings for days").click()
+        heading = page.locator(".group").first
+        above, title = await heading.bounding_box(), await page.locator(".post h2").first.bounding_box()
+        assert above is not None
+        assert title is not None
+        assert above["y"] + above["height"] <= title["y"]
+        await heading.click()
+        assert await page.locator(".post.is-open").count() == 0

@@ -325,7 +325,7 @@ export function prepareFeed() {
       event.preventDefault();
       const post = link.closest(".post");
       open(post).then(() => post.focus({ preventScroll: true }));
-    } else if (row && isPlain && !event.target.closest("a, button, [data-body], summary")) {
+    } else if (row && isPlain && !event.target.closest("a, button, [data-body], .group")) {
       open(row).then(() => row.focus({ preventScroll: true }));
     }
   });
