@@ -225,3 +225,33 @@ async def test_a_heading_stands_above_the_first_post_of_its_day(
         assert above["y"] + above["height"] <= title["y"]
         await heading.click()
         assert await page.locator(".post.is-open").count() == 0
+
+
+async def test_space_reads_a_list_line_by_line(browser: Browser, server: ReadingServer) -> None:
+    """It opens the line that has the focus, pages down in it, and opens the very next one at its end."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "eve", "/channel/home")
+        await look(page, "List")
+        await page.keyboard.press("N")
+        for number in range(4):
+            while await page.locator(".post.is-read").count() <= number:
+                await page.keyboard.press("Space")
+                await page.wait_for_timeout(100)
+            row = page.locator(".post").nth(number)
+            await row.get_by_text("The end of it.").wait_for()
+            assert await row.evaluate("post => post === document.activeElement && post.matches('.is-open')")
+
+
+async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, server: ReadingServer) -> None:
+    """Undo is shown there too, and its key works; later pages don't show it."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/more")
+        total = await page.title()
+        await page.keyboard.press("M")
+        await page.wait_for_url("**/channel/home#first")
+        await page.get_by_text("2 posts marked as read.").wait_for()
+        await page.keyboard.press("z")
+        await page.get_by_text("Marked as unread.").wait_for()
+        assert (await page.title()).split()[0] == total.split()[0]
+        await page.reload()
+        assert not await page.locator("#done p").is_visible()

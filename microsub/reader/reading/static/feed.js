@@ -11,9 +11,15 @@ function posts() {
   return [...document.querySelectorAll(".post")];
 }
 
+/** Whether a post isn't scrolled past; the last lines of a long one don't count. */
+function isAhead(post) {
+  const { bottom, height } = post.getBoundingClientRect();
+  return bottom > Math.min(80, height / 2);
+}
+
 /** The post that has the focus and is in view, or the first one in view. */
 function inView() {
-  const isSeen = (post) => post.getBoundingClientRect().bottom > 80 && post.getBoundingClientRect().top < innerHeight;
+  const isSeen = (post) => isAhead(post) && post.getBoundingClientRect().top < innerHeight;
   const focused = document.activeElement.closest(".post");
   return focused && isSeen(focused) ? focused : posts().find(isSeen);
 }
@@ -21,7 +27,7 @@ function inView() {
 /** The post that has the focus, or the first one in view. */
 function current() {
   const focused = document.activeElement.closest(".post");
-  return focused || posts().find((post) => post.getBoundingClientRect().bottom > 80) || null;
+  return focused || posts().find(isAhead) || null;
 }
 
 function go(post) {
@@ -151,7 +157,7 @@ const ahead = new IntersectionObserver((seen) => seen.some((one) => one.isInters
 
 /** Set the address to that of the page with which the post in view was loaded. */
 function keepAddress() {
-  const first = posts().find((post) => post.getBoundingClientRect().bottom > 80);
+  const first = posts().find(isAhead);
   const place = (first && first.dataset.place) || start;
   if (place !== location.href) {
     history.replaceState(history.state, "", place);
@@ -246,6 +252,22 @@ async function nextUnread(after) {
   }
 }
 
+/** Open the line or card in view, page down in it, and at its end open the next unread one. */
+async function readOn() {
+  const isWaiting = (post) => post?.matches(".row:not(.is-open, .is-read)");
+  const at = inView();
+  if (isWaiting(at)) {
+    go(at);
+    await open(at);
+  } else if (!pageDown(at)) {
+    await nextUnread(at);
+    const next = document.activeElement.closest(".post");
+    if (next !== at && isWaiting(next)) {
+      await open(next);
+    }
+  }
+}
+
 export const atPosts = {
   next: () => {
     const all = posts();
@@ -267,7 +289,7 @@ export const atPosts = {
       onward.click();
     }
   },
-  on: () => pageDown(inView()) || nextUnread(inView()),
+  on: readOn,
   open: () => current() && open(current()),
   original: () => {
     const link = current() && current().querySelector("[data-original]");

@@ -115,6 +115,22 @@ export function say(text, undo = "") {
   hiding = setTimeout(() => bar.querySelector("p").hidden = true, undo ? 60000 : 5000);
 }
 
+/** Show this page's message on the next one too, if it can be undone. */
+function takeAlong() {
+  const [{ undo }, shown] = [document.getElementById("undo").elements, bar.querySelector("p")];
+  if (undo.value && !shown.hidden) {
+    sessionStorage.setItem("said", JSON.stringify([bar.querySelector("[data-text]").textContent, undo.value]));
+  }
+}
+
+function sayAgain() {
+  const said = sessionStorage.getItem("said");
+  sessionStorage.removeItem("said");
+  if (said && document.getElementById("undo")) {
+    say(...JSON.parse(said));
+  }
+}
+
 const changed = new Map();
 
 /** Change one post, or all down to it; the button's name is the change. */
@@ -182,6 +198,8 @@ export function prepareForms() {
     addEventListener("online", sending);
     sending();
   }
+  sayAgain();
+  document.addEventListener("click", ({ target }) => target.closest(".onward") && takeAlong());
   document.addEventListener("submit", (event) => {
     const { target, submitter } = event;
     if (target.id === "change" && submitter) {
