@@ -137,22 +137,30 @@ class NativeReading:
         query = query_of(call, count(call.params.text("n"), USUAL_CONTENTS, MOST_CONTENTS))
         page = await self._page(call, query)
         places = {row.id: row.position for row in page.rows}
-        found, size, more = list[bytes](), 0, page.more
-        async for item, wire in self._contents.items(call.user, call.channels, list(places), call.language):
+        found, last = await self._fitting(call, list(places))
+        more = places[last] if last and (page.more is not None or last != page.rows[-1].id) else page.more
+        return found, _more(query, more)
+
+    async def _fitting(self, call: NativeCall, ids: Sequence[str]) -> tuple[list[bytes], str]:
+        """The contents of the items, and the one with which they ended early to be `MOST_BYTES`; empty for none."""
+        found, size = list[bytes](), 0
+        async for item, wire in self._contents.items(call.user, call.channels, ids, call.language):
             found.append(wire)
             size += len(wire)
             if size > MOST_BYTES:
-                more = None if page.more is None and item == page.rows[-1].id else places[item]
-                break
-        return found, _more(query, more)
+                return found, item
+        return found, ""
 
     async def named(self, call: NativeCall) -> HttpReply:
-        """The contents of the named items; unknown ones are left out."""
+        """The contents of the named items, without unknown ones, and without the last ones of many large items.
+
+        Apps ask for items that they miss again with their next sync; after an error they would repeat all.
+        """
         named = call.params.many("i")
         if len(named) > MOST_NAMED:
             raise InvalidRequest(f"'i' names too many items: expected {MOST_NAMED} at most")
-        items = self._contents.items(call.user, call.channels, items_of(named), call.language)
-        return _contents(call, READING_LIST, [wire async for _, wire in items], b"")
+        found, _ = await self._fitting(call, items_of(named))
+        return _contents(call, READING_LIST, found, b"")
 
     async def _page(self, call: NativeCall, query: StreamQuery) -> StreamPage:
         return await self._streams.page(call.user, call.channels, query, call.now)

@@ -5,8 +5,21 @@ from __future__ import annotations
 import pytest
 
 from microsub.accounts import create_app_password
+from microsub.greader import reads
 from tests.support.native_app import NativeApp, numbered, publish_notice
-from tests.support.native_clients import ALL, CLIENTS, READ, STARRED, ConnectionLostError, NativeClient, Readrops
+from tests.support.native_clients import (
+    ALL,
+    CLIENTS,
+    READ,
+    STARRED,
+    CapyReader,
+    ConnectionLostError,
+    NativeClient,
+    NetNewsWire,
+    Readrops,
+    ReadYou,
+    RssGuard,
+)
 from tests.support.reader import Reader
 from tests.support.readers import posts
 from tests.support.world import World
@@ -129,6 +142,18 @@ async def test_feeds_and_folders_that_it_changes(
     await client.unsubscribe(feed)
     await client.sync()
     assert feed not in client.feeds
+
+
+async def test_posts_that_are_large_together(
+    app: NativeApp, client: NativeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replies end before all posts, and apps that ask for posts by id have all of them after some more syncs."""
+    monkeypatch.setattr(reads, "MOST_BYTES", 10_000)
+    for _ in range(4):
+        await client.sync()
+    await agree(client, app, known_only=True)
+    if isinstance(client, NetNewsWire | ReadYou | RssGuard | CapyReader):
+        assert set(client.posts) == set(await app.ids(ALL))
 
 
 async def test_an_interrupted_sync_is_repeated(

@@ -324,6 +324,19 @@ async def test_pages_of_large_posts_end_earlier(
     assert seen == ids
 
 
+async def test_contents_of_large_named_posts_end_earlier(
+    app: NativeApp, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the first ones, so that an app that asks for the rest again gets all of them."""
+    monkeypatch.setattr(reads, "MOST_BYTES", 1000)
+    missing = ids
+    for expected in (ids[:2], ids[2:4], ids[4:]):
+        reply = (await app.post("stream/items/contents", i=missing)).json()
+        assert [str(int(one["id"][-16:], 16)) for one in reply["items"]] == expected
+        assert "continuation" not in reply
+        missing = [one for one in missing if one not in expected]
+
+
 async def test_bad_questions(app: NativeApp, ids: list[str]) -> None:
     """One line of text that names the parameter; too large a number counts as the maximum."""
     for params in ({"ot": "yesterday"}, {"nt": "-1"}, {"c": "x"}, {"n": "many"}, {"c": "9" * 30}):
