@@ -11,6 +11,7 @@ import orjson
 
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
+from microsub.base.locks import KeyedLocks
 from microsub.greader.api import NativeCall, NativeRoute, NativeTable, json_reply, text_reply
 from microsub.greader.atom import CONTENT_TYPE, atom_of
 from microsub.greader.contents import NativeContents
@@ -53,6 +54,8 @@ class NativeReading:
         self._contents = contents
         self._reading = reading
         self._others = OtherItems(redis, reading, streams)
+        # One reply with contents per user is made at a time: a hundred at once took six gigabytes.
+        self._turns = KeyedLocks()
 
     def table(self) -> NativeTable:
         """The requests by name."""
@@ -123,13 +126,15 @@ class NativeReading:
 
     async def page(self, call: NativeCall) -> HttpReply:
         """A stream with its contents. A page of many large items ends earlier than asked for."""
-        found, more = await self._filled(call)
-        return _contents(call, _name(call), found, more)
+        async with self._turns.of(call.user):
+            found, more = await self._filled(call)
+            return _contents(call, _name(call), found, more)
 
     async def atom(self, call: NativeCall) -> HttpReply:
         """The same as an Atom document, without a continuation."""
-        items = [orjson.loads(wire) for wire in (await self._filled(call))[0]]
-        document = await asyncio.to_thread(atom_of, _name(call), _name(call), call.now, items)
+        async with self._turns.of(call.user):
+            found, _ = await self._filled(call)
+            document = await asyncio.to_thread(_atom, call, found)
         return HttpReply(document, [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store"), *CORS])
 
     async def _filled(self, call: NativeCall) -> tuple[list[bytes], bytes]:
@@ -159,8 +164,9 @@ class NativeReading:
         named = call.params.many("i")
         if len(named) > MOST_NAMED:
             raise InvalidRequest(f"'i' names too many items: expected {MOST_NAMED} at most")
-        found, _ = await self._fitting(call, items_of(named))
-        return _contents(call, READING_LIST, found, b"")
+        async with self._turns.of(call.user):
+            found, _ = await self._fitting(call, items_of(named))
+            return _contents(call, READING_LIST, found, b"")
 
     async def _page(self, call: NativeCall, query: StreamQuery) -> StreamPage:
         return await self._streams.page(call.user, call.channels, query, call.now)
@@ -169,6 +175,10 @@ class NativeReading:
 def _contents(call: NativeCall, name: str, items: Sequence[bytes], more: bytes) -> HttpReply:
     head = orjson.dumps({"direction": "ltr", "id": name, "updated": int(call.now)})[:-1]
     return json_reply(b'%b,"items":[%b]%b}' % (head, b",".join(items), more))
+
+
+def _atom(call: NativeCall, items: Sequence[bytes]) -> bytes:
+    return atom_of(_name(call), _name(call), call.now, map(orjson.loads, items))
 
 
 def query_of(call: NativeCall, most: int) -> StreamQuery:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import re
+import tracemalloc
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
@@ -363,3 +366,23 @@ async def test_ten_thousand_contents_in_one_request(app: NativeApp, ids: list[st
     reply = await app.post("stream/items/contents", i=named, T=["x"] * 10_000)
     assert {one["id"][-16:] for one in reply.json()["items"]} == {f"{int(item):016x}" for item in ids}
     await app.post("stream/items/contents", 400, i=[*named, "1000000000020000"])
+
+
+async def test_many_large_replies_at_once(server: World, app: NativeApp, alice: Reader) -> None:
+    """The contents for one user are made one after another, so that they need the memory of a few."""
+    await server.publish(FEED, *posts(*map(str, range(20)), text="x" * 50_000))
+    await alice.post(action="follow", channel="home", url=FEED)
+    sizes: list[int] = []
+
+    async def ask(url: str) -> None:
+        sizes.append(len((await app.client.get(url, headers=app.headers)).content))
+        gc.collect()  # replies of the client are cycles
+
+    contents, atom = f"{app.address}/reader/api/0/stream/contents", f"{app.address}/reader/atom/{ALL}"
+    tracemalloc.start()
+    await asyncio.gather(*(ask(url) for url in [contents, atom] * 20))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(sizes) == 40
+    assert min(sizes) > 1_000_000
+    assert peak < 15 * max(sizes), peak
