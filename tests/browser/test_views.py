@@ -255,3 +255,32 @@ async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, se
         assert (await page.title()).split()[0] == total.split()[0]
         await page.reload()
         assert not await page.locator("#done p").is_visible()
+
+
+async def test_a_closed_post_stays_in_view(browser: Browser, server: ReadingServer) -> None:
+    """Also if it is closed at its end, so that nothing of it would be left where it ended."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "eve", "/channel/home?show=all")
+        await look(page, "List")
+        await page.set_viewport_size({"width": 390, "height": 300})
+        row = page.locator(".post").nth(3)
+        await row.locator("h2 a").click()
+        await row.get_by_text("The end of it.").wait_for()
+        await row.get_by_role("button", name="Mark read up to here").scroll_into_view_if_needed()
+        await page.keyboard.press("o")
+        await page.wait_for_function("() => !document.querySelector('.post.is-open')")
+        assert await row.evaluate("post => post.getBoundingClientRect().top") >= 0
+
+
+async def test_the_bottom_bar_covers_nothing_that_has_the_focus(browser: Browser, server: ReadingServer) -> None:
+    """On a phone with a keyboard, from the first control to the last line."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "eve", "/channel/home?show=all")
+        await look(page, "List")
+        await page.set_viewport_size({"width": 390, "height": 500})
+        for _ in range(60):
+            await page.keyboard.press("Tab")
+            await page.wait_for_function("""() => {
+                const [at, bar] = [document.activeElement, document.querySelector(".bottom")];
+                return bar.contains(at) || at.getBoundingClientRect().bottom <= bar.getBoundingClientRect().top;
+            }""")

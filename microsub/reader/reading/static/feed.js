@@ -48,8 +48,6 @@ function number() {
   rememberList(all.map((post) => post.dataset.id));
 }
 
-const opening = new Set();
-
 async function fetched(address) {
   try {
     const reply = await fetch(address);
@@ -60,26 +58,27 @@ async function fetched(address) {
 }
 
 function close(post) {
-  if (post) {
-    open(post);
-  }
+  const body = post.querySelector("[data-body]");
+  body.innerHTML = body.dataset.cut;
+  delete body.dataset.cut;
+  post.classList.remove("is-open");
+  post.querySelector("[data-open]").ariaExpanded = "false";
 }
 
 async function open(post) {
   const [body, link] = [post.querySelector("[data-body]"), post.querySelector("[data-open]")];
   if (body.dataset.cut !== undefined) {
-    body.innerHTML = body.dataset.cut;
-    delete body.dataset.cut;
-    post.classList.remove("is-open");
-    link.ariaExpanded = "false";
+    close(post);
+    jumping();
+    post.scrollIntoView({ block: "nearest", behavior: "instant" });
     return;
   }
   if (body.querySelector(".more") || post.matches(".row")) {
-    if (opening.has(post)) {
+    if (post.ariaBusy === "true") {
       return;
     }
-    opening.add(post);
-    const page = await fetched(link.href).finally(() => opening.delete(post));
+    post.ariaBusy = "true";
+    const page = await fetched(link.href).finally(() => (post.ariaBusy = "false"));
     const whole = page && page.querySelector("[data-body]");
     if (!whole) {
       location.assign(link.href); // that page says why
@@ -89,7 +88,7 @@ async function open(post) {
     body.dataset.cut = body.innerHTML;
     body.replaceChildren(...whole.childNodes);
     if (post.matches(".row")) {
-      close(document.querySelector(".row.is-open"));
+      document.querySelectorAll(".row.is-open").forEach(close);
       post.classList.add("is-open");
       link.ariaExpanded = "true";
       post.scrollIntoView({ block: "nearest", behavior: "instant" });
