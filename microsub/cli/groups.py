@@ -70,18 +70,23 @@ class _Places(UserDict[str, Any]):
 
 
 class Sections(Group):
-    """The top of the command line: section → name → `module:attribute`.
+    """The top of the command line: section → name → (`module:attribute`, first sentence of the command's help).
 
-    `common` are the options that most commands take, as rows of the help page.
+    The sentences stand there so that `microsub --help` loads no command. `common` are the options that most commands
+    take, as rows of the help page.
     """
 
     def __init__(
-        self, *args: Any, sections: Mapping[str, Mapping[str, str]], common: list[tuple[str, str]], **kwargs: Any
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, tuple[str, str]]],
+        common: list[tuple[str, str]],
+        **kwargs: Any,
     ) -> None:
-        places = {name: place for names in sections.values() for name, place in names.items()}
+        places = {name: place for names in sections.values() for name, (place, _) in names.items()}
         super().__init__(*args, **kwargs)
         self.commands = _Places(places)
-        self._sections = {title: list(names) for title, names in sections.items()}
+        self._sections = sections
         self._common = common
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -93,6 +98,6 @@ class Sections(Group):
         longest = max(map(len, self.list_commands(ctx)))
         for title, names in self._sections.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(longest), text) for name, text in self.summaries(ctx, names)])
+                formatter.write_dl([(name.ljust(longest), text) for name, (_, text) in names.items()])
         with formatter.section("Common options"):
             formatter.write_dl(self._common)

@@ -99,6 +99,20 @@ def test_config_check_loads_no_redis_where_there_is_no_data(tmp_path: Path) -> N
     assert loaded(("config", "check", *place)) <= {"pydantic", "re2", "structlog"}
 
 
+def test_the_list_of_commands_loads_none_and_shows_their_sentences() -> None:
+    """`microsub --help` prints each command's first sentence without importing its module."""
+    program = (
+        "import sys; from click.testing import CliRunner; from microsub.cli import main\n"
+        "CliRunner().invoke(main, ['--help'])\n"
+        "print(*(name for name in sys.modules if name.startswith('microsub.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert done.stdout.split() == ["microsub.cli.groups"]
+    rows = [line.split(None, 1) for line in CliRunner().invoke(main, ["--help"]).stdout.splitlines()]
+    shown = {tuple(row) for row in rows}
+    assert {(name, main.commands[name].get_short_help_str(200)) for name in main.commands} <= shown
+
+
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
 def test_a_summary_fits_into_a_line_of_a_list(path: tuple[str, ...]) -> None:
     """The first sentence of a command's help fits untruncated next to the command on 80 columns."""
