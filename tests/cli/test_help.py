@@ -99,7 +99,7 @@ def test_config_check_loads_no_redis_where_there_is_no_data(tmp_path: Path) -> N
     assert loaded(("config", "check", *place)) <= {"pydantic", "re2", "structlog"}
 
 
-def test_the_list_of_commands_loads_none_and_shows_their_sentences() -> None:
+def test_the_list_of_commands_loads_none() -> None:
     """`microsub --help` prints each command's first sentence without importing its module."""
     program = (
         "import sys; from click.testing import CliRunner; from microsub.cli import main\n"

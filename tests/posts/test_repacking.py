@@ -175,7 +175,7 @@ async def test_one_process_works_at_a_time(redis, ids):
     assert sum(report.posts for report in reports) == len(ids)
 
 
-async def test_killed_anywhere_and_repeated_it_loses_and_doubles_nothing(real_redis, monkeypatch):
+async def test_a_killed_packing_loses_nothing(real_redis, monkeypatch):
     """It goes on where it was: the posts are what they were, all are packed, and nothing else is left."""
     monkeypatch.setattr("microsub.posts.repacking._BATCH", 2)
     redis = Killing(real_redis)

@@ -49,7 +49,7 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
 
 
-async def test_a_feed_that_only_programs_write_is_followed_at_its_address(ann: ReadingVisitor) -> None:
+async def test_a_written_feed_is_followed_at_its_address(ann: ReadingVisitor) -> None:
     """There is no preview: nothing need be at that address."""
     written = "https://weather.example/harbour"
     store = jobs.store_of_posts(ann.server)

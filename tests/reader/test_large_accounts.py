@@ -79,7 +79,7 @@ async def test_the_page_of_sources_costs_the_same_for_many_sources(real_redis: R
     assert trips[0] <= 9
 
 
-async def test_the_page_of_output_feeds_costs_the_same_for_many_of_them(real_redis: Redis) -> None:
+async def test_the_page_of_output_feeds_has_a_constant_cost(real_redis: Redis) -> None:
     """Their sizes come together, and the channels are read once."""
     redis, trips = CountingRedis(real_redis), []
     async with instance(redis, base_url=ADDRESS) as server:

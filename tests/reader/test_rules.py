@@ -88,7 +88,7 @@ async def test_a_mute_renewed_during_expiry_keeps_its_own_end(ann: ReadingVisito
     assert await rules.muted("ann", "home") == []
 
 
-async def test_a_mute_keeps_its_end_if_the_server_dies_while_it_is_written(ann: ReadingVisitor) -> None:
+async def test_a_mute_keeps_its_end_after_a_kill(ann: ReadingVisitor) -> None:
     """Hiding the existing posts is interrupted after the rule is stored."""
     rules, now = ann.server.rules, ann.server.now
     real = rules._apply

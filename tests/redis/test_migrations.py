@@ -65,7 +65,7 @@ async def test_data_from_before_the_first_release_is_refused(redis, layout):
     assert await schema_version(redis) == layout
 
 
-async def test_data_of_layout_8_is_migrated_and_its_posts_are_packed_later(redis):
+async def test_data_of_layout_8_is_migrated(redis):
     """The first layout of a release. A command that may not migrate says so, unless it can read that layout."""
     await redis.command("SET", keys.schema(), 8)
     assert await check_layout(redis, 8) == 8

@@ -87,7 +87,7 @@ async def test_lost_work_is_cancelled_and_not_handed_back() -> None:
     assert loop.handed_back == ["b"]
 
 
-async def test_work_without_heartbeats_is_cancelled_before_its_claim_ends() -> None:
+async def test_work_without_heartbeats_is_cancelled() -> None:
     """While the store is away for longer than two thirds of a lease, another process may take the work over."""
     async with running(Letters("a", lease=0.3)) as loop:
         await wait_until(lambda: loop.begun == ["a"])
