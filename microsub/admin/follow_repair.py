@@ -169,7 +169,7 @@ class FollowRepair:
         # If the feed has taken over another one's followers, their address may still belong to that feed.
         if await self.feeds.find(subscription.url) in {None, subscription.feed}:
             with contextlib.suppress(NotFound):
-                await self.following.follow(user, uid, subscription.url, now, subscription.name)
+                await self.following.follow_again(user, uid, subscription, now)
         return True
 
     async def _drop(self, place: ChannelKey, feed_id: str) -> bool:

@@ -12,6 +12,8 @@ from microsub.accounts import Most
 from microsub.api import arguments
 from microsub.base.errors import NotImplementedHere
 from microsub.base.urls import canonical_feed_url, mask_credentials
+from microsub.configuration.follows import FEED_SETTINGS, feed_settings, with_settings
+from microsub.configuration.model import FeedConfig
 from microsub.discovery import HIDDEN, EnteredAddresses, Search, without_userinfo
 from microsub.feeds import FeedRecord, push_health
 from microsub.fetch import asking_for
@@ -109,6 +111,8 @@ class FeedActions:
             ("GET", "follow", ""): Action("read", self.followed),
             ("POST", "follow", ""): Action("follow", self.follow, changes_topics=True),
             ("POST", "follow", "update"): Action("follow", self.update),
+            ("GET", "follow", "settings"): Action("read", self.settings),
+            ("POST", "follow", "settings"): Action("follow", self.change),
             ("POST", "unfollow", ""): Action("follow", self.unfollow),
             ("GET", "search", ""): Action("read", self.search),
             ("POST", "search", ""): Action("read", self.search),
@@ -133,6 +137,24 @@ class FeedActions:
         target = channel_in(call.params, allow_global=False)
         url = arguments.followed_url(call.params)
         return feed_to_wire(await self._following.move(call.user, target, url, call.now), call.now)
+
+    async def settings(self, call: Call) -> Reply:
+        """The user's settings for a feed of a channel, as in backend.json."""
+        uid = channel_in(call.params, allow_global=False)
+        follow = await self._following.find(call.user, uid, arguments.followed_url(call.params))
+        return {"settings": feed_settings(FeedConfig.of(follow))}
+
+    async def change(self, call: Call) -> Reply:
+        """Change the given settings for a feed of a channel, and restore the defaults of those in `reset`."""
+        uid = channel_in(call.params, allow_global=False)
+        follow = await self._following.find(call.user, uid, arguments.followed_url(call.params))
+        given = {name: value for name in FEED_SETTINGS if (value := call.params.text(name)) is not None}
+        reset = dict.fromkeys(call.params.many("reset"), "")
+        wanted = with_settings(FeedConfig.of(follow), given | reset)
+        await self._following.change(
+            call.user, uid, follow.feed, call.now, name=wanted.name or "", settings=wanted.settings
+        )
+        return {"settings": feed_settings(wanted)}
 
     async def unfollow(self, call: Call) -> Reply:
         """Stop following a feed in a channel; unfollowing a feed that isn't followed is no error."""

@@ -149,7 +149,7 @@ class Applier:
                     ChannelConfig(
                         channel.uid,
                         channel.name,
-                        tuple(FeedConfig(one.url, one.name) for one in feeds if InternalAddress.of(one.url) is None),
+                        tuple(FeedConfig.of(one) for one in feeds if InternalAddress.of(one.url) is None),
                         channel.settings,
                         tuple(mute),
                         tuple(block),
@@ -232,7 +232,7 @@ class Applier:
                 await self._source(change, now)
             case ChangeKind.FEED_REMOVED:
                 await self.following.unfollow(user, uid, value.url, now)
-            case ChangeKind.FEED_ADDED | ChangeKind.FEED_RENAMED:
+            case ChangeKind.FEED_ADDED | ChangeKind.FEED_RENAMED | ChangeKind.FEED_CHANGED:
                 await self._follow(change, now)
 
     async def _change_account(self, change: Change) -> None:
@@ -275,7 +275,7 @@ class Applier:
     async def _follow_again(self, user: str, uid: str, subscriptions: Iterable[Subscription], now: float) -> None:
         """Follow a channel's feeds again, which fills the timeline from the store and polls them."""
         for subscription in subscriptions:
-            await self.following.follow(user, uid, subscription.url, now, subscription.name)
+            await self.following.follow_again(user, uid, subscription, now)
 
     async def _add_channel(self, change: Change, now: float) -> None:
         user, uid, name = change.user, change.uid, change.value
@@ -295,12 +295,13 @@ class Applier:
     async def _follow(self, change: Change, now: float) -> None:
         user, uid, wanted = change.user, change.uid, change.value
         if change.what is ChangeKind.FEED_ADDED:
-            followed = await self.following.follow(user, uid, wanted.url, now, wanted.name)
-            if followed.subscription.name == wanted.name:
+            followed = await self.following.follow(user, uid, wanted.url, now, wanted.name, settings=wanted.settings)
+            if FeedConfig.of(replace(followed.subscription, url=wanted.url)) == wanted:
                 return
+        name = None if change.what is ChangeKind.FEED_CHANGED else wanted.name or ""
+        settings = None if change.what is ChangeKind.FEED_RENAMED else wanted.settings
         canonical = canonical_feed_url(wanted.url)
         feed = (await self.feeds.find_many([wanted.url])).get(wanted.url)
-        for subscription in await self.channels.subscriptions(user, uid):
-            meant = subscription.feed == feed or canonical_feed_url(subscription.url) == canonical
-            if meant and subscription.name != wanted.name:
-                await self.channels.update_subscription(user, uid, subscription.feed, name=wanted.name or "")
+        for one in await self.channels.subscriptions(user, uid):
+            if one.feed == feed or canonical_feed_url(one.url) == canonical:
+                await self.following.change(user, uid, one.feed, now, name=name, settings=settings)

@@ -291,7 +291,7 @@ async def _download(settings: Settings, url: str) -> Fetched:
 
 @click.group(cls=Group)
 def feed() -> None:
-    """List the feeds that users follow, with their health."""
+    """List the feeds that users follow, with their health, and change a user's settings for one."""
 
 
 @feed.command("list")
@@ -317,6 +317,48 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
         say(_feed_line(one, time.time()))
     if not found:
         say("no failing feeds" if failing else "no followed feeds", err=True)
+
+
+@feed.command("set")
+@click.argument("user")
+@click.argument("url")
+@click.argument("changes", metavar="[SETTING=VALUE]...", nargs=-1)
+@click.option("--channel", metavar="UID", help="Only in this channel.  [default: all that follow the feed]")
+@on_stores()
+async def feed_set(
+    settings: Settings, stores: Stores, user: str, url: str, changes: tuple[str, ...], channel: str | None
+) -> None:
+    """Change settings of USER for the feed at URL, and print them.
+
+    SETTING is a key of a feed in backend.json, such as view or filter; VALUE is its value there. An empty value
+    restores the default. The other settings stay, and so do those of the feed's other followers.
+
+    Examples: microsub feed set alice https://blog.example/feed name=Blog view=list hide_in_all=true
+
+              microsub feed set alice https://blog.example/feed 'filter={"exclude_words": ["advert"]}'
+    """
+    from microsub.configuration.follows import feed_settings, with_settings
+    from microsub.configuration.model import FeedConfig
+
+    given = dict(change.partition("=")[::2] for change in changes)
+    if odd := next((change for change in changes if "=" not in change), None):
+        raise click.UsageError(f"found '{odd[:80]}', expected SETTING=VALUE")
+    await server.backend.require_user(settings, stores, user, enabled=True)
+    if channel is not None:
+        await server.backend.require_channel(stores, user, channel)
+    following = server.stores.following(stores)
+    follows = [(uid, follow) for uid, follow in (await following.holders(user, url)).items() if channel in {None, uid}]
+    if not follows:
+        fail(f"'{user}' doesn't follow {mask_credentials(url)}" + (f" in '{channel}'" if channel else ""))
+    for uid, follow in follows:
+        wanted = with_settings(FeedConfig.of(follow), given)
+        if given:
+            await following.change(
+                user, uid, follow.feed, time.time(), name=wanted.name or "", settings=wanted.settings
+            )
+        say(escaped(f"{uid}  {orjson.dumps(feed_settings(wanted)).decode()}"))
+    if given:
+        await server.backend.write_back(settings, stores)
 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:

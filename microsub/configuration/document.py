@@ -22,7 +22,7 @@ from microsub.configuration import json_text, legacy
 from microsub.configuration.facts import Change, Current, merge
 from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
 from microsub.configuration.legacy import ENDPOINT_UNUSED
-from microsub.configuration.model import NAME, URL, Backend, FeedConfig, OutputConfig, decode, kind_at
+from microsub.configuration.model import NAME, URL, Backend, OutputConfig, PublicFeedConfig, decode, kind_at
 from microsub.model.settings import NOTES, POST_TYPES
 
 UNUSABLE_UIDS = ("global", "saved")
@@ -227,6 +227,14 @@ _EXPECTED = {
 """The expected values, by pydantic's type of error."""
 
 
+def expected_by(error: Mapping[str, Any]) -> str:
+    """What an error of `shape.check_shape` says that it expected."""
+    values = dict(error.get("ctx", {}))
+    if error["type"] == "literal_error":
+        values["expected"] = values["expected"].replace(" or ", ", ")
+    return _EXPECTED.get(error["type"], str(error["msg"])).format_map(values)
+
+
 def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) -> None:
     path, kind, values = error["loc"], error["type"], dict(error.get("ctx", {}))
     if kind == "unexpected_keyword_argument":
@@ -243,10 +251,8 @@ def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) 
         if path[-1:] == ("url",) and isinstance(_at(document, path[:-1]), str):
             path = path[:-1]  # text that stands for the object
         found = findings.written(path, error["input"])
-    if kind == "literal_error":
-        values["expected"] = values["expected"].replace(" or ", ", ")
-    expected = _EXPECTED.get(kind, error["msg"]).format_map(values)
-    if kind == "dataclass_type" and kind_at(path) is FeedConfig:
+    expected = expected_by(error)
+    if kind == "dataclass_type" and issubclass(kind_at(path), PublicFeedConfig):
         expected = "text or an object"
     problem = values.get("problem")
     findings.wrong(path, f"{found}, {problem}" if problem else found, expected)
@@ -265,7 +271,7 @@ def _unknown_key(path: Path, findings: BackendFindings) -> None:
     kind = kind_at(path[:-1])
     known = [one.name for one in fields(kind)]
     near = _near(key, known)
-    if near or kind is FeedConfig:
+    if near or issubclass(kind, PublicFeedConfig):
         findings.wrong(path, f"the unknown key '{key}'", f"one of {', '.join(known)}{near}")
     else:
         findings.warn(path, "unknown key, which has no effect (for notes, use names that begin with 'x-')")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -52,6 +52,7 @@ class ChangeKind(Enum):
     BLOCKED = "channel {user}/{uid}: block {value}"
     FEED_ADDED = "channel {user}/{uid} follows {value}"  # before removals: a feed that moves always has a follower
     FEED_RENAMED = "channel {user}/{uid}: name of a feed changed: {value}"
+    FEED_CHANGED = "channel {user}/{uid}: settings of {value} changed"
     FEED_REMOVED = "channel {user}/{uid} no longer follows {value}"
     OUTPUT_ADDED = "output feed {user}/{uid} added"  # after the channels that it may publish
     OUTPUT_CHANGED = "output feed {user}/{uid}: settings changed"
@@ -205,7 +206,7 @@ class Forms:
                 ("name", ""): FactValue(channel.name),
                 **{("setting", name): FactValue(value) for name, value in stated(channel.settings).items()},
                 **self._rules(channel),
-                **{("feed", self.feed(feed.url)): FactValue(feed.name, feed.url) for feed in channel.feeds},
+                **{("feed", self.feed(feed.url)): FactValue(replace(feed, url=""), feed.url) for feed in channel.feeds},
             }
         return facts
 
@@ -387,17 +388,26 @@ class _UserMerger:
             if there or self.again:
                 self.change(ChangeKind.FEED_REMOVED, uid, FeedConfig((there or was or FactValue(None)).url))
             return
-        name: Any = wanted.value
         if there is None:
             if was:
                 self.conflict(f"feed {mask_password(wanted.url)} in {self.name}/{uid}", "an edit", "removed it")
-            self.change(ChangeKind.FEED_ADDED, uid, FeedConfig(wanted.url, name))
+            self.change(ChangeKind.FEED_ADDED, uid, _feed(wanted))
         elif was is None and self.again:
-            self.change(ChangeKind.FEED_ADDED, uid, FeedConfig(there.url, there.value))  # type: ignore[arg-type]
-        elif was or name:  # a feed that already exists keeps its name
-            what = f"name of {mask_password(wanted.url)} in {self.name}/{uid}"
-            if self.wins(what, was or FactValue(None), wanted, there, uid):
-                self.change(ChangeKind.FEED_RENAMED, uid, FeedConfig(there.url, name))
+            self.change(ChangeKind.FEED_ADDED, uid, _feed(there))
+        else:  # a feed that already exists keeps what the file doesn't say
+            self.feed_settings(uid, _feed(was or FactValue(FeedConfig(""))), _feed(wanted), _feed(there))
+
+    def feed_settings(self, uid: str, was: FeedConfig, wanted: FeedConfig, there: FeedConfig) -> None:
+        changed: dict[str, Any] = {}
+        for name in (one.name for one in fields(FeedConfig) if one.name != "url"):
+            before, after, present = (FactValue(getattr(part, name)) for part in (was, wanted, there))
+            what = f"{name} of {mask_password(wanted.url)} in {self.name}/{uid}"
+            if before != after and self.wins(what, before, after, present, uid):
+                changed[name] = after.value
+        if "name" in changed:
+            self.change(ChangeKind.FEED_RENAMED, uid, FeedConfig(there.url, changed.pop("name")))
+        if changed:
+            self.change(ChangeKind.FEED_CHANGED, uid, replace(there, **changed))
 
     def named(
         self, kind: str, name: str, was: FactValue | None, wanted: FactValue | None, there: FactValue | None
@@ -459,6 +469,13 @@ class _UserMerger:
 
 _ENDPOINT: Fact = ("token_endpoint", "")
 """Always compared, because a user restored by a command has none until the file is merged."""
+
+
+def _feed(said: FactValue) -> FeedConfig:
+    """The feed of a fact, with its URL as spelled there."""
+    value: Any = said.value
+    feed: FeedConfig = replace(value, url=said.url)
+    return feed
 
 
 def _text(value: Any) -> str:
@@ -571,16 +588,18 @@ class _Editor:
 
     def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
         there = {self.forms.feed(feed.url): feed for feed in now.feeds}
-        # Several entries may mean the same feed: a page, and the feed that it names. All stay, with their names.
-        names: dict[str, set[str | None]] = {}
+        # Several entries may mean the same feed: a page, and the feed that it names. All stay, with their settings.
+        known: dict[str, set[FeedConfig]] = {}
         for declared in file.feeds:
-            names.setdefault(self.forms.feed(declared.url), set()).add(declared.name)
+            known.setdefault(self.forms.feed(declared.url), set()).add(replace(declared, url=""))
         entries = []
         for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
             key = self.forms.feed(declared.url)
             if key in there:
-                entries.append(entry if there[key].name in names[key] else _named(entry, declared, there[key]))
-        entries += [_escaped(encode(feed)) for key, feed in there.items() if key not in names]
+                present = replace(there[key], url="")
+                is_said = present in known[key]
+                entries.append(entry if is_said else _changed(entry, declared, replace(present, url=declared.url)))
+        entries += [_escaped(encode(feed)) for key, feed in there.items() if key not in known]
         if entries != raw.get("feeds", []):
             raw["feeds"] = entries
 
@@ -619,14 +638,14 @@ def _differences(entry: dict[str, Any], before: dict[str, Any], after: dict[str,
             entry[name] = _escaped(after[name])
 
 
-def _named(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:
-    """The file's entry of a feed, with the feed's present name."""
-    if now.name == declared.name:
+def _changed(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:
+    """The file's entry of a feed, with the feed's present settings."""
+    if now == declared:
         return entry
-    if isinstance(entry, Mapping):
-        rest = {key: value for key, value in entry.items() if key != "name" or now.name is not None}
-        return rest | ({"name": escape(now.name)} if now.name is not None else {})
-    return {"url": entry, "name": escape(now.name or "")}
+    changed = dict(entry) if isinstance(entry, Mapping) else {"url": entry}
+    before, after = ({"url": part} if isinstance(part, str) else part for part in (encode(declared), encode(now)))
+    _differences(changed, before, after)
+    return changed
 
 
 def _escaped(value: Any) -> Any:

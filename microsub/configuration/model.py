@@ -20,12 +20,14 @@ from microsub.base.identifiers import PROFILE, unfit_profile
 from microsub.base.plaintext import unprintable
 from microsub.base.urls import MAX_URL, domain, is_usable
 from microsub.model.query import QueryUnreadable, parsed
+from microsub.model.reader import Subscription
 from microsub.model.settings import (
     FILE_OBJECT,
     NOTES,
     ChannelSettings,
     Filters,
     Fits,
+    FollowSettings,
     Level,
     Maybe,
     OwnChannelSettings,
@@ -337,8 +339,8 @@ class _TextOrObject:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedConfig:
-    """A feed in a channel: only its URL, or an object."""
+class PublicFeedConfig:
+    """A feed that users can find: only its URL, or an object."""
 
     __pydantic_config__ = FILE_OBJECT
 
@@ -350,6 +352,21 @@ class FeedConfig:
     def __post_init__(self) -> None:
         if self.name is not None:
             object.__setattr__(self, "name", " ".join(self.name.split()))
+
+
+@dataclass(frozen=True)
+class FeedConfig(FollowSettings, PublicFeedConfig):
+    """A feed in a channel: only its URL, or an object."""
+
+    @classmethod
+    def of(cls, follow: Subscription) -> FeedConfig:
+        """The declaration of a follow."""
+        return cls(follow.url, follow.name, **stated(follow.settings))
+
+    @property
+    def settings(self) -> FollowSettings:
+        """The settings besides the name."""
+        return FollowSettings(**{one.name: getattr(self, one.name) for one in fields(FollowSettings)})
 
 
 Feeds = tuple[Annotated[FeedConfig, _TextOrObject()], ...]
@@ -490,7 +507,9 @@ class InstanceSettings(ChannelSettings):
         metadata={"description": "`interval` and `concurrency` by host, for hosts that you run."},
     )
     feeds: Mapping[Url, FeedPolicy] = field(default_factory=dict, metadata={"description": "Intervals by feed URL."})
-    public_feeds: Feeds = declared("Feeds that all users can find with a search by words.", ())
+    public_feeds: tuple[Annotated[PublicFeedConfig, _TextOrObject()], ...] = declared(
+        "Feeds that all users can find with a search by words.", ()
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hosts", {name.lower(): policy for name, policy in self.hosts.items()})
@@ -535,7 +554,7 @@ def encode(value: Any) -> Any:
     """The document of a value; defaults are left out."""
     if is_dataclass(value):
         found = {name: encode(part) for name, part in stated(value).items()}
-        return found["url"] if isinstance(value, FeedConfig) and len(found) == 1 else found
+        return found["url"] if isinstance(value, PublicFeedConfig) and len(found) == 1 else found
     if isinstance(value, Mapping):
         return {key: encode(part) for key, part in value.items()}
     return [encode(part) for part in value] if isinstance(value, tuple) else value

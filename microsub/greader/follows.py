@@ -181,15 +181,15 @@ class NativeFollows:
             most = await self.quotas.most("feeds", call.user)
             for uid in added:
                 if uid not in held:
-                    own = next(iter(held.values())).name
-                    await self.following.follow(call.user, uid, url, call.now, own, most=most)
+                    own = next(iter(held.values()))
+                    await self.following.follow_again(call.user, uid, own, call.now, most=most)
             for uid in removed:
                 if {*held, *added} - {*removed}:
                     await self.following.unfollow(call.user, uid, held[uid].url, call.now)
         if name is not None:
             feed = next(iter(held.values())).feed
             for uid in {*held, *added}:
-                await self.channels.update_subscription(call.user, uid, feed, name=name)
+                await self.following.change(call.user, uid, feed, call.now, name=name)
 
     async def _labelled(self, call: NativeCall, parameter: str, *, create: bool = True) -> list[str]:
         """The channels that a parameter names as labels; with `create`, missing ones are created."""

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Literal, NamedTuple
 
 from microsub.base.errors import InvalidRequest
-from microsub.model.settings import OwnChannelSettings
+from microsub.model.settings import NO_SETTINGS, FollowSettings, OwnChannelSettings
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 """User names and channel uids (`protocol`): safe in a path, a key and a client's settings file."""
@@ -87,7 +87,8 @@ class Channel:
 class Subscription:
     """A feed in a channel. `name` is the user's own name for it; `followed_at` is Unix time.
 
-    `first_feed` is the id of the feed that was followed first, if another one has replaced it.
+    `first_feed` is the id of the feed that was followed first, if another one has replaced it; `settings` are the
+    user's own.
     """
 
     feed: str
@@ -95,6 +96,7 @@ class Subscription:
     followed_at: float
     name: str | None = None
     first_feed: str | None = None
+    settings: FollowSettings = NO_SETTINGS
 
     @property
     def id(self) -> str:

@@ -202,5 +202,38 @@ class OwnChannelSettings(ChannelSettings):
     filters: Filters = field(default_factory=Filters, metadata={"description": "Rules for new posts of the channel."})
 
 
+FeedView = Literal["list", "cards", "full"]
+
+
+@dataclass(frozen=True)
+class FollowSettings:
+    """A user's settings for one feed of a channel, besides its name. Other followers don't notice them.
+
+    They stand beside the feed's URL in backend.json.
+    """
+
+    __pydantic_config__ = FILE_OBJECT
+
+    view: Maybe[FeedView] = declared(
+        "How the feed's own page shows its posts: `list`, `cards` or `full`; by default as the channel does."
+    )
+    hide_in_all: bool = declared("Whether the feed's posts are shown in this channel only, not in *All*.", False)
+    notify: Maybe[bool] = declared(
+        "Whether devices are notified of the feed's new posts; by default those that are notified of the channel's."
+    )
+    keep_unread_days: Maybe[float] = number(
+        "Days to keep an unread post of the feed; 0 keeps it forever. By default as the channel does.", le=36500
+    )
+    filter: Filters = field(
+        default_factory=Filters,
+        metadata={"description": "Rules for new posts of the feed, which must also pass those of the channel."},
+    )
+
+    def __bool__(self) -> bool:
+        return bool(stated(self))
+
+
+NO_SETTINGS = FollowSettings()
+
 SettingsOf = Callable[[str, str], Awaitable[ChannelSettings]]
 """Maps user and channel uid to the effective settings; none of them is None."""

@@ -16,7 +16,7 @@ from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
 from microsub.feeds import FeedRecord, Feeds, InternalAddress, Schedule
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
-from microsub.model.settings import SettingsOf
+from microsub.model.settings import NO_SETTINGS, FollowSettings, SettingsOf
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -95,7 +95,15 @@ class Following:
         return [_followed(sub, records.get(sub.feed)) for sub in subscriptions]
 
     async def follow(
-        self, user: str, uid: str, url: str, now: float, name: str | None = None, *, most: int | None = None
+        self,
+        user: str,
+        uid: str,
+        url: str,
+        now: float,
+        name: str | None = None,
+        *,
+        settings: FollowSettings = NO_SETTINGS,
+        most: int | None = None,
     ) -> Followed:
         """Follow a feed in a channel, and fill the timeline with the feed's stored posts.
 
@@ -116,13 +124,39 @@ class Following:
         record = await self._feeds.ensure(url, now)
         await self._begin(user, now)
         since = 0.0 if own is not None else None
-        is_new = await self._channels.follow(user, uid, record.id, url, now, name, most=most or 0, unread_from=since)
+        begun = (record.id, url, now, name)
+        is_new = await self._channels.follow(user, uid, *begun, settings=settings, most=most or 0, unread_from=since)
         if is_new and most is not None:
             await self._channels.followed_on(user, now, 1)
         if record.last_success is not None:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         await self.join(user, uid, record, now)
         return await self._one(user, uid, record)
+
+    async def follow_again(
+        self, user: str, uid: str, ended: Subscription, now: float, *, most: int | None = None
+    ) -> Followed:
+        """`follow` a feed with the name and the settings of an earlier follow."""
+        return await self.follow(user, uid, ended.url, now, ended.name, settings=ended.settings, most=most)
+
+    async def change(
+        self,
+        user: str,
+        uid: str,
+        feed_id: str,
+        now: float,
+        *,
+        name: str | None = None,
+        settings: FollowSettings | None = None,
+    ) -> Subscription | None:
+        """Change the user's name for a feed of a channel ('' deletes it), or their settings for it.
+
+        Returns the follow, or None if there is none.
+        """
+        changed = await self._channels.update_subscription(user, uid, feed_id, name=name, settings=settings)
+        if changed is not None:
+            await self._channels.note_change(user, uid, now)
+        return changed
 
     async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
         """The second half of `follow`: add the channel to the feed's followers, and have it filled and polled.
@@ -156,6 +190,13 @@ class Following:
             raise QuotaReached("feeds", count, most)
         raise QuotaReached("new follows in a day", begun, new_in_a_day(most))
 
+    async def find(self, user: str, uid: str, url: str) -> Subscription:
+        """The channel's follow of the feed at `url`. Raises NotFound."""
+        known = await self._feeds.find(url)
+        if (found := _named(await self._channels.subscriptions(user, uid), url, known)) is None:
+            raise not_followed(url)
+        return found
+
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
         """Stop following. Unread items of the feed leave, read ones stay until retention removes them.
 
@@ -174,9 +215,9 @@ class Following:
         """Follow a feed only in the channel `target`; its items move too. Raises NotFound if no channel follows it."""
         refuse_saved(target)
         await self._channels.get(user, target)
-        holders = await self._holders(user, url)
+        holders = await self.holders(user, url)
         if not holders:
-            raise NotFound(f"'url' isn't followed: found '{mask_credentials(url)[:200]}', expected one of your feeds")
+            raise not_followed(url)
         held = next(iter(holders.values()))
         await self._begin(user, now)
         for uid in holders:
@@ -228,7 +269,7 @@ class Following:
         with suppress(NotFound):  # it isn't removed (any more)
             await self._channels.restore(user, uid, limits)
         for subscription in await self._channels.subscriptions(user, uid):
-            await self.follow(user, uid, subscription.url, now, subscription.name)
+            await self.follow_again(user, uid, subscription, now)
 
     async def holds_only(self, user: str, uid: str, feeds: Collection[str]) -> bool:
         """Whether all posts of a channel, muted ones included, come from these feeds."""
@@ -310,7 +351,7 @@ class Following:
         times = await self._items.fields(ids, ["discovered"])
         return [item for item, (at,) in zip(ids, times, strict=True) if at is not None and float(at) >= since]
 
-    async def _holders(self, user: str, url: str) -> dict[str, Subscription]:
+    async def holders(self, user: str, url: str) -> dict[str, Subscription]:
         """The channels that follow the feed at `url`, with their subscriptions."""
         known = await self._feeds.find(url)
         everywhere = await self._channels.all_subscriptions(user)
@@ -353,6 +394,11 @@ def _named(subscriptions: Sequence[Subscription], url: str, known: str | None = 
         if sub.feed == known or shown == url or canonical_feed_url(sub.url) == canonical:
             return sub
     return None
+
+
+def not_followed(url: str) -> NotFound:
+    """The error for a URL of which the user follows no feed."""
+    return NotFound(f"'url' isn't followed: found '{mask_credentials(url)[:200]}', expected one of your feeds")
 
 
 def _followed(subscription: Subscription, record: FeedRecord | None) -> Followed:

@@ -75,7 +75,7 @@ class ExportedFeed:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFollow:
-    """A follow; posts published before `unread_from` (Unix time) are added as read."""
+    """A follow with its settings, as in backend.json; posts before `unread_from` (Unix time) are added as read."""
 
     channel: str
     feed: str
@@ -83,6 +83,7 @@ class ExportedFollow:
     followed_at: float
     name: str | None = None
     unread_from: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     type: Literal["follow"] = "follow"
 
 

@@ -125,7 +125,8 @@ class UserExport:
                 async for feed in self._named([one.feed for one in some], named):
                     yield feed
                 for one in some:
-                    yield ExportedFollow(channel.uid, one.feed, one.url, one.followed_at, one.name, since.get(one.feed))
+                    own = (one.name, since.get(one.feed), encode(one.settings))
+                    yield ExportedFollow(channel.uid, one.feed, one.url, one.followed_at, *own)
 
     async def _named(self, feeds: Iterable[str], named: set[str]) -> AsyncIterator[ExportedFeed]:
         """Lines for feeds that have none yet."""

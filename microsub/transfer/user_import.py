@@ -27,7 +27,7 @@ from microsub.feeds import COPIED, MERGED, FeedRecord, InternalAddress, OutputIt
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
-from microsub.model.settings import OwnChannelSettings, stated
+from microsub.model.settings import FollowSettings, OwnChannelSettings, stated
 from microsub.parsing.process import dumps
 from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
@@ -275,7 +275,9 @@ class UserImport:
             self._report.skipped.append(Skipped(uid, url, "another feed of this channel has that address"))
             return
         name = adapted(record.name) if record.name and record.name.strip() else None
-        await self.channels.follow(user, uid, feed.id, url, at, name, unread_from=record.unread_from)
+        settings = decode(FollowSettings, record.settings)
+        since = record.unread_from
+        await self.channels.follow(user, uid, feed.id, url, at, name, settings=settings, unread_from=since)
         self._names.follows.append((uid, record.feed))
 
     # --- posts
@@ -525,6 +527,8 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
             posts.add(record.post)
         case ExportedFollow():
             _require(record.channel in channels and record.feed in feeds, "channel or feed", number)
+            feed = {**record.settings, "url": "https://feed.example/"}
+            _check_declared({"channels": [{"uid": record.channel, "feeds": [feed]}]}, number)
         case ExportedItems():
             _require(
                 record.channel in channels and all(one in posts for one, _ in record.items), "channel or post", number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
 from tests.support.world import World
@@ -112,6 +114,44 @@ async def test_a_page_and_its_feed_are_one(alice: Reader, bob: Reader, server: W
     await bob.post(action="unfollow", channel="home", url=page)
     for reader in (alice, bob):
         assert (await reader.get(action="follow", channel="global"))["items"] == []
+
+
+async def test_settings_of_a_feed(alice: Reader, bob: Reader, server: World) -> None:
+    """Each is changed alone, by its name and values in backend.json; other followers have their own."""
+    for reader in (alice, bob):
+        await reader.post(action="follow", channel="home", url=SECRET)
+    asked = {"action": "follow", "method": "settings", "channel": "home", "url": SECRET}
+    assert await alice.get(**asked) == {"settings": {}}
+    await alice.post(**asked, name="Mine", filter='{"exclude_words": ["sport"]}', view="list")
+    reply = await alice.post(**asked, keep_unread_days="2.5", hide_in_all="true", reset="view")
+    own = {"name": "Mine", "filter": {"exclude_words": ["sport"]}, "keep_unread_days": 2.5, "hide_in_all": True}
+    assert reply == await alice.get(**asked) == {"settings": own}
+    assert await bob.get(**asked) == {"settings": {}}
+    ((item,),) = (await alice.get(action="follow", channel="home")).values()
+    assert item["name"] == "Mine"
+    await alice.post(action="follow", method="update", channel="later", url=SECRET)
+    assert await alice.get(**asked | {"channel": "later"}) == {"settings": own}
+    await alice.get(404, **asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("view", "sideways"),
+        ("hide_in_all", "perhaps"),
+        ("keep_unread_days", "-1"),
+        ("name", "x" * 10_000),
+        ("filter", '{"exclude_regex": "("}'),
+        ("filter", "[" * 10_000),
+    ],
+)
+async def test_settings_that_no_file_may_have(alice: Reader, name: str, value: str) -> None:
+    """The error names the setting, and nothing changes."""
+    await alice.post(action="follow", channel="home", url=FEED)
+    asked = {"action": "follow", "method": "settings", "channel": "home", "url": FEED}
+    reply = await alice.post(400, **asked, **{name: value})
+    assert f"invalid '{name}" in reply["error_description"]
+    assert await alice.get(**asked) == {"settings": {}}
 
 
 async def test_the_list_of_global_is_everything_once(alice: Reader) -> None:

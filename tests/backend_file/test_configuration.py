@@ -273,10 +273,10 @@ async def test_a_refused_change_doesnt_stop_the_others(configured: Configured, m
     """It is logged with its reason, and the other changes are applied."""
     follow = Following.follow
 
-    async def refuse(self: Following, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any:
+    async def refuse(self: Following, user: str, uid: str, url: str, *rest: Any, **more: Any) -> Any:
         if url == A:
             raise NotFound("no such channel")
-        return await follow(self, user, uid, url, now, name)
+        return await follow(self, user, uid, url, *rest, **more)
 
     monkeypatch.setattr(Following, "follow", refuse)
     configured.save(alice(channel("home", A, B)))

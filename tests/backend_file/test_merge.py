@@ -77,6 +77,16 @@ HOME = al(ch("home", A))
             id="a feed's name removed",
         ),
         pytest.param(
+            al(ch("home", {"url": A, "view": "list", "keep_unread_days": 5})),
+            al(ch("home", {"url": A, "name": "Ah", "keep_unread_days": 7, "hide_in_all": True})),
+            al(ch("home", {"url": A, "view": "list", "keep_unread_days": 5, "notify": True})),
+            [
+                do(W.FEED_RENAMED, "home", FeedConfig(A, "Ah")),
+                do(W.FEED_CHANGED, "home", FeedConfig(A, notify=True, keep_unread_days=7, hide_in_all=True)),
+            ],
+            id="settings of a feed, beside one that an app changed",
+        ),
+        pytest.param(
             HOME,
             al(ch("home"), ch("new", A)),
             HOME,

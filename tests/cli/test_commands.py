@@ -660,6 +660,20 @@ def test_followed_feeds_are_listed(run: Run) -> None:
     assert run("feed", "list", "--failing").stderr == "no failing feeds\n"
 
 
+def test_a_feed_is_set(run: Run) -> None:
+    """By its names in backend.json; what the file can't have is refused."""
+    run("token", "create", "alice")
+    given = ("feed", "set", "alice", "https://blog.example/feed")
+    assert run(*given).stdout.endswith("  {}\n")
+    assert run(*given, "name=Blog", "notify=false").stdout.endswith('  {"name":"Blog","notify":false}\n')
+    assert run(*given, "name=").stdout.endswith('  {"notify":false}\n')
+    for odd, why in (("view", "expected SETTING=VALUE"), ("sort=up", "isn't a setting"), ("view=up", "invalid 'view'")):
+        refused = run(*given, odd)
+        assert (refused.exit_code != 0, why in refused.stderr) == (True, True), refused.stderr
+    unknown = run("feed", "set", "alice", "https://other.example/", "view=list")
+    assert (unknown.exit_code, "doesn't follow https://other.example/" in unknown.stderr) == (1, True)
+
+
 def test_a_packed_post_is_printed(run: Run, data: Path) -> None:
     """As the JSON that apps receive; what is missing or corrupt is said. There is nothing to pack in new data."""
 

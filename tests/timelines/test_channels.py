@@ -10,7 +10,7 @@ import pytest
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreDamaged
 from microsub.configuration.model import Quotas
 from microsub.model.reader import GLOBAL, Channel, PageQuery, Subscription
-from microsub.model.settings import OwnChannelSettings
+from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.redis import keys
 from microsub.timelines import Channels
 from microsub.timelines.add import Added
@@ -140,6 +140,26 @@ async def test_subscriptions_are_kept_per_channel(world: OneReader) -> None:
     assert await world.channels.update_subscription(ANN, "work", "7", name="x") is None
     assert await world.channels.unfollow(ANN, "work", "8")
     assert not await world.channels.unfollow(ANN, "work", "8")
+
+
+async def test_settings_of_a_follow(world: OneReader) -> None:
+    """They are kept when the feed moves to another address, and end with the follow."""
+    own = FollowSettings(
+        view="list", hide_in_all=True, notify=False, keep_unread_days=2.5, filter=Filters(exclude_words=("sport",))
+    )
+    await world.channels.follow(ANN, "work", "7", "https://seven.example/", NOW, "Seven", settings=own)
+    await world.channels.update_subscription(ANN, "work", "7", new_feed="8")
+    (moved,) = await world.channels.subscriptions(ANN, "work")
+    assert (moved.name, moved.settings) == ("Seven", own)
+    quiet = FollowSettings(notify=False)
+    changed = await world.channels.update_subscription(ANN, "work", "8", settings=quiet)
+    assert changed is not None
+    assert (changed.name, changed.settings) == ("Seven", quiet)
+    assert await world.channels.subscription(ANN, "work", "8") == changed
+    await world.channels.unfollow(ANN, "work", "8")
+    await world.channels.follow(ANN, "work", "8", "https://seven.example/", NOW)
+    (again,) = await world.channels.subscriptions(ANN, "work")
+    assert not again.settings
 
 
 async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None:

@@ -20,7 +20,7 @@ from microsub.configuration.model import OutputConfig
 from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
 from microsub.model.jf2 import Enclosure
-from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.parsing.task import AnyTask
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
@@ -92,7 +92,8 @@ async def live(world: World) -> None:
             continue
         await world.publish(url, *items_to_store(feed, now, url), title=feed.name or "none")
         await world.following.follow("ann", "friends", url, now - 20 + number / 100, feed.name and feed.name[:20])
-    await world.following.follow("ann", "news", A, now - 50, "My A")
+    quiet = FollowSettings(view="list", hide_in_all=True, filter=Filters(exclude_words=("sport",)))
+    await world.following.follow("ann", "news", A, now - 50, "My A", settings=quiet)
     await world.following.follow("ann", "news", B, now - 40)
     await world.following.follow("ann", "friends", C, now - 30)
     await world.publish(A, *posts("late1", "late2", at=NOON + 9000, host="a.example"))

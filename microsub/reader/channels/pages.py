@@ -308,7 +308,7 @@ async def _follow_again(
     if ended is None:
         raise NotFound(N_("This can no longer be undone."))
     most = await quotas.most("feeds", user)
-    await following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
+    await following.follow_again(user, uid, ended, visit.now, most=most)
     await undo.undo(user, name, visit.now)
     return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{ended.feed}", done="yes")
 

@@ -11,13 +11,11 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import orjson
-
 from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import raw_fields
-from microsub.timelines import ReadState
+from microsub.redis.replies import raw_fields, text
+from microsub.timelines import ReadState, read_subscription, write_subscription
 
 SECONDS = 600
 MOST = 500_000
@@ -47,8 +45,8 @@ class UndoRecords:
     async def remember_follow(self, user: str, uid: str, ended: Subscription, unread: Collection[str]) -> UndoRecord:
         """Record an ended follow of the channel, with its unread posts unless there are too many."""
         kept = unread if len(unread) <= MOST else ()
-        follow = orjson.dumps([ended.feed, ended.url, ended.followed_at, ended.name])
-        return await self._keep(user, len(kept), [f"follow {uid}", follow, *_packed({uid: kept})])
+        follow = (f"follow {uid}", ended.feed.encode() + b" " + write_subscription(ended))
+        return await self._keep(user, len(kept), [*follow, *_packed({uid: kept})])
 
     async def _keep(self, user: str, count: int, fields: list[Arg]) -> UndoRecord:
         record, key = UndoRecord(secrets.token_hex(8), count), keys.undo(user)
@@ -67,7 +65,10 @@ class UndoRecords:
     async def ended_follow(self, user: str, uid: str, id_: str) -> Subscription | None:
         """The ended follow of that channel that this name can restore."""
         kept, follow = await self._redis.command("HMGET", keys.undo(user), "id", f"follow {uid}")
-        return Subscription(*orjson.loads(follow)) if id_ and kept == id_.encode() and follow else None
+        if not id_ or kept != id_.encode() or not follow:
+            return None
+        feed, _, value = follow.partition(b" ")
+        return read_subscription(keys.undo(user), text(feed), value)
 
     async def undo(self, user: str, id_: str, now: float) -> int:
         """Mark the record's posts as unread; returns their number. Posts that have left the channel stay away."""

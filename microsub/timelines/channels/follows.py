@@ -7,8 +7,8 @@ here first; to unfollow it, the caller removes the channel from the derived set 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import orjson
@@ -18,6 +18,7 @@ from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, QuotaReached
 from microsub.model.reader import BUILT_IN, MOVE, SAVED, FeedMove, Subscription, read_moves
+from microsub.model.settings import NO_SETTINGS, Filters, FollowSettings, stated
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
@@ -58,6 +59,7 @@ class Follows:
         now: float,
         name: str | None = None,
         *,
+        settings: FollowSettings = NO_SETTINGS,
         most: int = 0,
         unread_from: float | None = None,
     ) -> bool:
@@ -72,7 +74,7 @@ class Follows:
         from which on delivery adds posts; then `Adder.add` of the stored posts again.
         """
         refuse_saved(uid)
-        value = _encode(Subscription(feed_id, url, now, name))
+        value = write_subscription(Subscription(feed_id, url, now, name, settings=settings))
         pattern = keys.pattern(keys.channel_feeds, user)
         since = "" if unread_from is None else f"{unread_from:.6f}"
         changed = await self._write(user, uid, feed_id, "follow", value, most, pattern, since)
@@ -212,9 +214,16 @@ class Follows:
         return name is not None and removed is None and bool(subscription) and not disabled
 
     async def update_subscription(
-        self, user: str, uid: str, feed_id: str, *, name: str | None = None, new_feed: str | None = None
+        self,
+        user: str,
+        uid: str,
+        feed_id: str,
+        *,
+        name: str | None = None,
+        settings: FollowSettings | None = None,
+        new_feed: str | None = None,
     ) -> Subscription | None:
-        """Change the user's name for a follow ('' deletes it), or its feed when that has moved.
+        """Change the user's name ('' deletes it) or settings for a follow, or its feed when that has moved.
 
         Returns the follow, or None if there is none.
         """
@@ -225,9 +234,11 @@ class Follows:
             new = read_subscription(keys.channel_feeds(user, uid), feed_id, old)
             if name is not None:
                 new = replace(new, name=name or None)
+            if settings is not None:
+                new = replace(new, settings=settings)
             if new_feed:
                 new = replace(new, feed=new_feed, first_feed=new.id)
-            values = (_encode(new), old, new.feed, _FORMER_DAYS * DAY, _MOST_FORMER)
+            values = (write_subscription(new), old, new.feed, _FORMER_DAYS * DAY, _MOST_FORMER)
             if await self._write(user, uid, feed_id, "change", *values, other=[keys.former_feeds(user)]):
                 return new
 
@@ -286,20 +297,39 @@ def is_there(user: str, uid: str) -> tuple[Arg, ...]:
     return ("HMGET", keys.channel(user, uid), "name", "removed")
 
 
-def _encode(subscription: Subscription) -> bytes:
+def write_subscription(subscription: Subscription) -> bytes:
+    """The subscription as stored, for `read_subscription`."""
     value: dict[str, Any] = {"url": subscription.url, "followed_at": subscription.followed_at}
     if subscription.name:
         value["name"] = subscription.name
     if subscription.first_feed:
         value["first_feed"] = subscription.first_feed
+    if subscription.settings:
+        value["settings"] = _settings_text(subscription.settings)
     return orjson.dumps(value)
+
+
+def _settings_text(settings: FollowSettings) -> dict[str, Any]:
+    """The settings that differ from their defaults; the filter as text, which scripts compare."""
+    own = stated(settings)
+    return own | ({"filter": orjson.dumps(stated(settings.filter)).decode()} if settings.filter else {})
+
+
+def _settings_of(found: Mapping[str, Any]) -> FollowSettings:
+    """The settings as written by `_settings_text`; unknown ones are left out."""
+    known = {one.name: found[one.name] for one in fields(FollowSettings) if one.name in found}
+    if text := known.get("filter"):
+        known["filter"] = Filters.of(orjson.loads(text))
+    return FollowSettings(**known)
 
 
 def read_subscription(key: str, feed_id: str, value: bytes) -> Subscription:
     """Read a subscription stored under `key`. Raises StoreDamaged."""
     with reading(f"{key} {feed_id}"):
         found = orjson.loads(value)
-        return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"), found.get("first_feed"))
+        settings = _settings_of(found["settings"]) if "settings" in found else NO_SETTINGS
+        own = (found.get("name"), found.get("first_feed"), settings)
+        return Subscription(feed_id, found["url"], found["followed_at"], *own)
 
 
 def _read_all(user: str, uid: str, reply: list[bytes]) -> list[Subscription]:

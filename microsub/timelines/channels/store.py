@@ -210,6 +210,10 @@ class Channels(Follows):
         """Replace the channel's settings."""
         await self._change(user, uid, "set", *write_settings(settings), "changed", now)
 
+    async def note_change(self, user: str, uid: str, now: float) -> None:
+        """Note that something that backend.json declares of the channel has changed; see `changed`."""
+        await self._change(user, uid, "set", "changed", now)
+
     async def unread_from(self, user: str, uid: str) -> dict[str, float]:
         """The scores below which items are added to the channel as read, by feed."""
         found = text_fields(await self._redis.command("HGETALL", keys.channel(user, uid)))

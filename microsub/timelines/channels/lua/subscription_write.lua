@@ -4,8 +4,8 @@
 -- are unread (timeline_add.lua). A change is written only over the value that it was made from, so that neither of two
 -- concurrent changes is lost. During a move exactly one of the two channels follows the feed; the user's record notes
 -- that the feed's items must still move, until the former channel follows the feed again. If another feed replaces a
--- feed, the id that the app knows is remembered. The user's number `names` grows when a name of the user's own for a feed
--- may have changed: it shows that remembered names are old.
+-- feed, the id that the app knows is remembered. The user's number `names` grows when a name of the user's own or their
+-- settings for a feed may have changed: it shows that remembered ones are old.
 --
 -- KEYS  1 channels  2 channel  3 channel_feeds: its feeds  4 user  5.. other: former feeds ('change'), or the channel
 --       that takes the feed and its feeds ('move')
@@ -21,10 +21,11 @@ local function from(id) return 'unread_from ' .. id end
 
 local function begun(value) return cjson.decode(value).followed_at end
 
--- Notes that names may have changed, if one of these subscriptions has one.
+-- Notes that names or settings may have changed, if one of these subscriptions has any.
 local function note_names(...)
   for _, value in pairs({ ... }) do
-    if value and cjson.decode(value).name then
+    local own = value and cjson.decode(value)
+    if own and (own.name or own.settings) then
       redis.call('HINCRBY', KEYS[4], 'names', 1)
       return
     end
