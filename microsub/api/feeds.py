@@ -6,6 +6,7 @@ its health is in members whose names begin with `_`, all of them strings.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from microsub.accounts import Most
@@ -150,7 +151,8 @@ class FeedActions:
         follow = await self._following.find(call.user, uid, arguments.followed_url(call.params))
         given = {name: value for name in FEED_SETTINGS if (value := call.params.text(name)) is not None}
         reset = dict.fromkeys(call.params.many("reset"), "")
-        wanted = with_settings(FeedConfig.of(follow), given | reset)
+        # In a thread, because pydantic takes a second to load.
+        wanted = await asyncio.to_thread(with_settings, FeedConfig.of(follow), given | reset)
         await self._following.change(
             call.user, uid, follow.feed, call.now, name=wanted.name or "", settings=wanted.settings
         )

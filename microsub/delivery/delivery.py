@@ -229,7 +229,7 @@ class Delivery:
             return
 
         async def offer(batch: Sequence[ChannelKey]) -> None:
-            await self._add(feed_id, items, await filtering_channels(self.redis, batch), now)
+            await self._add(feed_id, items, await filtering_channels(self.redis, feed_id, batch), now)
 
         await _in_batches(places, offer)
 

@@ -340,10 +340,10 @@ requested), `free` (Unix time at which its spacing ends), `token` (the newest le
 user = key_of("user:{<name>}")
 """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
 `admin` (1), `shape` (grows when a channel's name or settings change), `names` (grows when the user's own names for
-feeds change; 0: there never was one), `rule_count` (number of mutes and blocks, once counted),
-`post_bytes` (the user's share of the bytes of posts, corrected by upkeep daily), `move <feed id> <uid>`
-(target and begin of a move of the feed's items from that channel; to the channel itself: of an unfollow). Permanent,
-or until 30 days after the user was disabled. `accounts.store`, `timelines.channels.store`,
+feeds, or settings for them, change; 0: there never was one), `apart` (1: a feed was hidden in *All*), `rule_count`
+(number of mutes and blocks, once counted), `post_bytes` (the user's share of the bytes of posts, corrected by upkeep
+daily), `move <feed id> <uid>` (target and begin of a move of the feed's items from that channel; to the channel itself:
+of an unfollow). Permanent, or until 30 days after the user was disabled. `accounts.store`, `timelines.channels.store`,
 `timelines.channels.follows`, `timelines.feed_names`.
 """
 
@@ -378,8 +378,9 @@ which items of that feed arrive as read, set by its first items). Permanent. `ti
 """
 
 channel_feeds = key_of_two("user:{<name>}:channel:<uid>:feeds")
-"""Hash: feed id → JSON of the follow (`url`, `name`, `followed_at`, and `first_feed`, the id that apps know, if another
-feed has replaced that one). The source of truth for follows. Permanent. `timelines.channels.follows`.
+"""Hash: feed id → JSON of the follow (`url`, `name`, `followed_at`, `settings` with the filter as text, and
+`first_feed`, the id that apps know, if another feed has replaced that one). The source of truth for follows. Permanent.
+`timelines.channels.follows`.
 """
 
 posts = key_of_two("user:{<name>}:zchannel:<uid>:posts")
@@ -393,6 +394,11 @@ read = key_of_two("user:{<name>}:channel:<uid>:read")
 
 hidden = key_of_two("user:{<name>}:zchannel:<uid>:hidden")
 """Sorted set: muted item id by published time. Permanent, as `posts`. `timelines.rules`."""
+
+apart = key_of_two("user:{<name>}:channel:<uid>:apart")
+"""Set: ids of items of feeds that the user hides in *All*; retention removes those that the channel doesn't have (any
+more). Permanent, absent if empty. `timelines.add`, `timelines.apart`.
+"""
 
 hidden_read = key_of_two("user:{<name>}:zchannel:<uid>:hidden-read")
 """Sorted set: the read items of `hidden`, by time of reading. Permanent, as `posts`. `timelines.rules`."""

@@ -10,7 +10,13 @@ from microsub.base.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from microsub.timelines.add import Adder, Incoming, TimelineTarget, filtering_channels
     from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog, oldest
-    from microsub.timelines.channels.follows import in_turns, read_subscription, subscriptions, write_subscription
+    from microsub.timelines.channels.follows import (
+        NEVER_NAMED,
+        in_turns,
+        read_subscription,
+        subscriptions,
+        write_subscription,
+    )
     from microsub.timelines.channels.store import LONGEST_NAME, MOST_OF_NAME, ChannelNames, Channels, slug
     from microsub.timelines.erase import OtherReferences, erase_posts, withdraw
     from microsub.timelines.feed_names import OwnNames, feed_name

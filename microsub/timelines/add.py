@@ -8,7 +8,7 @@ timeline aren't filtered again. All times are Unix seconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -97,7 +97,8 @@ class Adder:
     def __init__(self, redis: Redis, items: Items) -> None:
         self._redis = redis
         self._items = items
-        self._filtering: BoundedCache[ChannelKey, bytes] = BoundedCache(_MOST_FILTERING)
+        self._filtering: BoundedCache[tuple[str, str, str], bytes] = BoundedCache(_MOST_FILTERING)
+        """By user, channel, and the feed if the follow has a filter of its own."""
 
     async def add(
         self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], *, now: float, limit: int,
@@ -130,9 +131,8 @@ class Adder:
         One round trip, and another for channels whose filters this process doesn't know yet. Items that are deleted
         at the same time are left to the caller.
         """
-        remembered = self._filtering
         addings = [
-            AddProgress(one, UNFILTERED if incoming.unfiltered else remembered.get((one.user, one.uid), b""))
+            AddProgress(one, UNFILTERED if incoming.unfiltered else self._remembered(one, incoming.feed))
             for one in targets
         ]
         due = addings
@@ -144,15 +144,21 @@ class Adder:
             )
             due = [one for (one, way), reply in zip(pairs, replies, strict=True) if one.accept(reply, len(way))]
             for one in due:
-                self._remember(one.target, one.chosen_by)
+                self._remember(one.target, incoming.feed, one.chosen_by)
         return [one.result() for one in addings]
 
-    def _remember(self, target: TimelineTarget, filters: bytes) -> None:
-        """Remember a channel's filters, so that the next items are filtered without another round trip."""
+    def _remembered(self, target: TimelineTarget, feed: str) -> bytes:
+        known, place = self._filtering, (target.user, target.uid)
+        return known.get((*place, feed)) or known.get((*place, ""), b"")
+
+    def _remember(self, target: TimelineTarget, feed: str, filters: bytes) -> None:
+        """Remember filters, so that the next items are filtered without another round trip."""
+        place = (target.user, target.uid)
+        self._filtering.pop((*place, feed))
         if filters:
-            self._filtering[target.user, target.uid] = filters
+            self._filtering[*place, feed if b"\n" in filters else ""] = filters
         else:
-            self._filtering.pop((target.user, target.uid))
+            self._filtering.pop((*place, ""))
 
     async def put(
         self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0, *, unfiltered: bool = False
@@ -164,10 +170,21 @@ class Adder:
         return result
 
 
-async def filtering_channels(redis: Redis, channels: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The given channels (user, uid) that have filters. One round trip."""
-    filters = await redis.pipeline([("HGET", keys.channel(*one), "filters") for one in channels])
-    return [one for one, text in zip(channels, filters, strict=True) if text]
+async def filtering_channels(redis: Redis, feed_id: str, channels: Sequence[ChannelKey]) -> list[ChannelKey]:
+    """The given channels that have filters, or one for that feed. One round trip."""
+    found = await redis.pipeline(
+        [
+            *(("HGET", keys.channel(*one), "filters") for one in channels),
+            *(("HGET", keys.channel_feeds(*one), feed_id) for one in channels),
+        ]
+    )
+    rows = zip(channels, found, found[len(channels) :], strict=False)
+    return [one for one, text, follow in rows if text or b'"filter"' in (follow or b"")]
+
+
+def filters_of(filters: bytes) -> list[Filter]:
+    """The filters of a channel and of a follow, as the script names them, without corrupt ones."""
+    return [one for text in filters.split(b"\n") if (one := filter_of(text)) is not None]
 
 
 @lru_cache(maxsize=1024)
@@ -207,13 +224,13 @@ class Incoming:
         """The items that a channel with these filters takes, as the arguments of its script calls."""
         known = self._args.get(filters)
         if known is None:
-            rule = None if self.unfiltered else filter_of(filters)
+            rules = [] if self.unfiltered else filters_of(filters)
             chosen = self._items
-            if rule is not None:
+            if rules:
                 ids = set[str]()
                 async for posts in self._searched():
                     # A slow expression takes tens of milliseconds for a long post.
-                    ids.update(await asyncio.to_thread(rule.chosen, posts))
+                    ids.update(await asyncio.to_thread(_chosen, rules, posts))
                 chosen = [item for item in self._items if item.id in ids]
             parts = [*batches(chosen)]
             known = [[_scores(parts[at + 1 :]), *item_args(part)] for at, part in enumerate(parts)]
@@ -304,10 +321,18 @@ _KEYS = "\n".join(
             keys.muted(_USER, "global"),
             keys.blocked(_USER, _UID),
             keys.blocked(_USER, "global"),
+            keys.apart(_USER, _UID),
         ),
         *shown_keys(_USER),
     ]
 )
+
+
+def _chosen(rules: Sequence[Filter], posts: Mapping[str, Searched]) -> set[str]:
+    """The ids of the posts that pass all these filters."""
+    for rule in rules:
+        posts = {id_: posts[id_] for id_ in rule.chosen(posts)}
+    return {*posts}
 
 
 def newest_first(items: Sequence[TimelineItem]) -> list[TimelineItem]:

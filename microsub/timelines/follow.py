@@ -23,6 +23,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scan import members
 from microsub.timelines.add import Adder
+from microsub.timelines.apart import set_apart
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.pages import walk_rows
@@ -128,6 +129,8 @@ class Following:
         is_new = await self._channels.follow(user, uid, *begun, settings=settings, most=most or 0, unread_from=since)
         if is_new and most is not None:
             await self._channels.followed_on(user, now, 1)
+        if is_new and settings.hide_in_all:
+            await set_apart(self._redis, self._items, user, uid, record.id, hides=True)
         if record.last_success is not None:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         await self.join(user, uid, record, now)
@@ -154,8 +157,11 @@ class Following:
         Returns the follow, or None if there is none.
         """
         changed = await self._channels.update_subscription(user, uid, feed_id, name=name, settings=settings)
-        if changed is not None:
-            await self._channels.note_change(user, uid, now)
+        if changed is None:
+            return None
+        if settings is not None:
+            await set_apart(self._redis, self._items, user, uid, changed.feed, hides=settings.hide_in_all)
+        await self._channels.note_change(user, uid, now)
         return changed
 
     async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:

@@ -129,7 +129,7 @@ def _page_keys(user: str, unread_only: bool) -> Mapping[str, Any]:
     return {
         **{"channels": keys.channels(user), "user": keys.user(user), "saved": keys.posts(user, SAVED)},
         **{"behind": keys.behind(user)},
-        "patterns": tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)),
+        "patterns": tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread, keys.apart)),
     }
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import compress
 from typing import Literal
 
 from microsub.accounts import absent
-from microsub.model.reader import GLOBAL, SAVED
+from microsub.base.errors import NotFound
+from microsub.model.reader import GLOBAL, SAVED, Cursor, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import text
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.pages import channels_named
+from microsub.timelines.pages import channels_named, walk_rows
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 
 _AT_ONCE = 8
@@ -93,10 +95,18 @@ class ReadState:
     async def _mark_everywhere(
         self, user: str, uids: Sequence[str], now: float, item: str = "", score: str = ""
     ) -> dict[str, set[str]]:
-        """Mark that item and all older ones as read; saved items are left alone."""
-        unread = await self._redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
-        left = [uid for uid in compress(uids, unread) if uid != SAVED]
+        """Mark that item and all older ones as read; saved items, and feeds hidden in *All*, are left alone."""
+        found = await self._redis.pipeline(
+            [
+                *(("ZCARD", keys.unread(user, uid)) for uid in uids),
+                *(("EXISTS", keys.apart(user, uid)) for uid in uids),
+            ]
+        )
+        left = [uid for uid in compress(uids, found[: len(uids)]) if uid != SAVED]
         changed: dict[str, set[str]] = {uid: set() for uid in left}
+        for uid in {*left} & {*compress(uids, found[len(uids) :])}:
+            left.remove(uid)
+            changed[uid] = await self._mark_shown(user, uid, now, Cursor(score, item) if item else None)
         while left:
             some, left = left[:_AT_ONCE], left[_AT_ONCE:]
             replies = await self._redis.scripts([_marking(user, uid, "until", now, item, score) for uid in some])
@@ -106,6 +116,18 @@ class ReadState:
                 changed[uid].update(split(reply[0]))
                 if reply[1] == BATCH:
                     left.append(uid)
+        return changed
+
+    async def _mark_shown(self, user: str, uid: str, now: float, first: Cursor | None) -> set[str]:
+        """Mark what *All* shows of the channel's unread items as read, from that place on."""
+        changed: set[str] = set()
+        with suppress(NotFound):  # the channel has been removed
+            async for rows in walk_rows(self._redis, user, uid, unread_only=True):
+                ids = [row.id for row in rows if first is None or not _is_before(row, first)]
+                if not ids:
+                    continue
+                apart = await self._redis.command("SMISMEMBER", keys.apart(user, uid), *ids)
+                changed |= await self.mark(user, uid, [*compress(ids, (not one for one in apart))], "read", now)
         return changed
 
     async def _mark_until(
@@ -125,6 +147,12 @@ class ReadState:
             ids, looked_at, has_left = reply
             changed.update(split(ids))
         return changed, has_left == 1
+
+
+def _is_before(row: Row, place: Cursor) -> bool:
+    """Whether the row is newer than the place, in the order of timelines."""
+    here, there = float(row.score), float(place.score)
+    return here > there or (here == there and row.id > place.item)
 
 
 def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:

@@ -11,7 +11,8 @@ import contextlib
 import math
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 import structlog
 
@@ -25,6 +26,7 @@ from microsub.posts import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import batches
+from microsub.timelines.apart import tidy_apart
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.remove import (
     Leaving,
@@ -112,6 +114,24 @@ class RetentionReport:
         return "\n".join([*lines, f"{sum(one.total for one in self.channels)} items {would} their timelines"])
 
 
+@dataclass(frozen=True, slots=True)
+class DaysUnread:
+    """How many days unread items of a channel are kept, those of the `own` feeds longer or shorter; 0: forever."""
+
+    channel: float
+    own: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def fewest(self) -> float | None:
+        """The fewest days that end; None if all items are kept forever."""
+        return min((days for days in (self.channel, *self.own.values()) if days), default=None)
+
+    def until(self, feed: str, now: float) -> float:
+        """The Unix time; the feed's items that are as old, or older, leave."""
+        days = self.own.get(feed, self.channel)
+        return now - days * DAY if days else -math.inf
+
+
 class Retention:
     """Retention in all users' timelines.
 
@@ -182,9 +202,12 @@ class Retention:
             stock = await self._stock(user, uid, limits, now)
         if stock is None:
             return cleanup, None
+        await tidy_apart(self._redis, user, uid)
         if stock.left:
             await self._forget_vanished(user, uid, stock.left, now, chance)
-        return cleanup, min(max(next_expiry(stock, limits), now + SOONEST), now + LATEST)
+        days = (await self._days_unread(user, uid, limits)).fewest
+        soonest = next_expiry(stock, replace(limits, keep_unread_days=days or 0))
+        return cleanup, min(max(soonest, now + SOONEST), now + LATEST)
 
     async def look_for_channels(self, now: float) -> None:
         """Plan a visit to channels that have none planned; delete what was removed 30 days ago.
@@ -250,21 +273,30 @@ class Retention:
             left = due if dry_run else await expire_read(self._redis, user, uid, read_until, now)
             cleanup = replace(cleanup, read=left)
         shown = hidden = 0
-        if limits.keep_unread_days:
-            until = now - limits.keep_unread_days * DAY
+        kept = await self._days_unread(user, uid, limits)
+        if (days := kept.fewest) is not None:
+            until = now - days * DAY
             if stock.oldest_unread <= until:
-                shown = await self._old_unread(user, uid, until, now, False, dry_run)
+                shown = await self._old_unread(user, uid, kept, now, False, dry_run)
             if stock.oldest_hidden <= until:
-                hidden = await self._old_unread(user, uid, until, now, True, dry_run)
+                hidden = await self._old_unread(user, uid, kept, now, True, dry_run)
             cleanup = replace(cleanup, unread=shown + hidden)
         if limits.max_items and (over := _over(stock, shown, hidden, limits.max_items)):
             left = over if dry_run else await trim(self._redis, user, uid, limits.max_items, now)
             cleanup = replace(cleanup, over_limit=left)
         return cleanup
 
-    async def _old_unread(self, user: str, uid: str, until: float, now: float, hidden: bool, dry_run: bool) -> int:
+    async def _days_unread(self, user: str, uid: str, limits: ChannelSettings) -> DaysUnread:
+        with contextlib.suppress(NotFound):
+            follows = await self._channels.subscriptions(user, uid)
+            own = {one.feed: days for one in follows if (days := one.settings.keep_unread_days) is not None}
+            return DaysUnread(limits.keep_unread_days or 0, own)
+        return DaysUnread(limits.keep_unread_days or 0)
+
+    async def _old_unread(self, user: str, uid: str, kept: DaysUnread, now: float, hidden: bool, dry_run: bool) -> int:
         """Remove unread items that are old in every respect; an old post found recently stays."""
         count = skip = 0
+        until = now - (kept.fewest or 0) * DAY
         followed: dict[str, float] | None = None
         # A channel that has been deleted needs no cleanup.
         with contextlib.suppress(NotFound):
@@ -274,7 +306,7 @@ class Retention:
                 if followed is None:
                     subscriptions = await self._channels.subscriptions(user, uid)
                     followed = {one.feed: one.followed_at for one in subscriptions}
-                due = old_in_every_respect(batch.items, rows, followed, until)
+                due = old_in_every_respect(batch.items, rows, followed, partial(kept.until, now=now))
                 if due and not dry_run:
                     how = Leaving(Reason.UNREAD_EXPIRED, only_unread=True)
                     left = len(await take_out(self._redis, user, uid, due, how, now))
@@ -323,17 +355,17 @@ def old_in_every_respect(
     items: Iterable[OldUnread],
     rows: Iterable[Sequence[bytes | None]],
     followed: Mapping[str, float],
-    until: float,
+    until: Callable[[str], float],
 ) -> list[str]:
-    """The items that were published, discovered and their feed followed at `until` or before.
+    """The items that were published, discovered and their feed followed before a time, which `until` gives by feed.
 
     `rows` are feed id and time of discovery of each item, None if it doesn't exist any more; `followed` maps feed ids
     to the time of following.
     """
     due = []
     for item, (feed, discovered) in zip(items, rows, strict=True):
-        since = followed.get(text(feed), 0.0) if feed else 0.0
-        if max(item.published, float(discovered or 0), since) <= until:
+        name = text(feed or b"")
+        if max(item.published, float(discovered or 0), followed.get(name, 0.0)) <= until(name):
             due.append(item.id)
     return due
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gettext
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +19,7 @@ import structlog
 
 from microsub import webpush
 from microsub.accounts import VISIT_NOTED
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.metrics import DEVICE_MESSAGES
 from microsub.base.periodic import RoundTiming, run_periodically
@@ -27,7 +28,8 @@ from microsub.base.urls import host_of
 from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument, retry_after
 from microsub.formats.wire import post_title
 from microsub.model.reader import NOTIFICATIONS, Channel
-from microsub.timelines import unread_after
+from microsub.redis.replies import text
+from microsub.timelines import NEVER_NAMED, unread_after
 from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceState
 from microsub.work import calendar_of
 
@@ -54,6 +56,7 @@ AT_ONCE = 32
 """Devices that are processed together."""
 LIMITS = SendLimits(total=5.0, body=0, redirects=-1)
 _LONGEST_NAMES = 200
+_MOST_USERS = 10_000
 _MINUTES = 600
 
 Outcome = Literal["delivered", "gone", "failed", "given_up"]
@@ -113,6 +116,7 @@ class DeviceMessages:
         self._clock = clock
         self._due = calendar_of(redis, DUE)
         self._resting = RestingServers(clock)
+        self._wishes: BoundedCache[str, tuple[bytes, Mapping[tuple[str, str], bool]]] = BoundedCache(_MOST_USERS)
 
     async def run_forever(self, pace: RoundTiming) -> None:
         """Look at devices repeatedly, until cancelled."""
@@ -173,13 +177,37 @@ class DeviceMessages:
     async def _news(self, user: str, device: Device, base: int, place: int) -> _News | None:
         """The unread posts after `base` in the device's channels; None if none of them arrived after `place`."""
         names, _ = await self._channels.counts(user)
-        chosen = [channel for channel in names.channels if channel.uid in set(device.channels)]
+        wishes, usual = await self._wishes_of(user), set(device.channels)
+        asked = usual | {uid for (uid, _), wanted in wishes.items() if wanted}
+        chosen = [channel for channel in names.channels if channel.uid in asked]
         uids = [channel.uid for channel in chosen]
         places, unread = await unread_after(self._redis, user, uids, base, MOST_COUNTED + 1)
+        if wishes and places:
+            rows = await self._items.fields([*places], ["feed"])
+            feeds = {one: text(feed or b"") for one, (feed,) in zip(places, rows, strict=True)}
+            unread = [
+                {one for one in part if wishes.get((uid, feeds.get(one, "")), uid in usual)}
+                for uid, part in zip(uids, unread, strict=True)
+            ]
         posts = [one for one in places if any(one in part for part in unread)]
         if all(places[one] <= place for one in posts):
             return None
         return _News(posts, [channel for channel, part in zip(chosen, unread, strict=True) if part])
+
+    async def _wishes_of(self, user: str) -> Mapping[tuple[str, str], bool]:
+        """The user's settings `notify`, by channel and feed."""
+        number = await self._channels.number_of_names(user)
+        known = self._wishes.get(user)
+        if known is None or known[0] != number:
+            follows = (await self._channels.all_subscriptions(user)) if number != NEVER_NAMED else {}
+            wishes = {
+                (uid, one.feed): one.settings.notify
+                for uid, some in follows.items()
+                for one in some
+                if one.settings.notify is not None
+            }
+            known = self._wishes[user] = number, wishes
+        return known[1]
 
     async def _message(self, device: Device, news: _News) -> PushMessage:
         texts, count = self._texts(device.language), len(news.posts)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from microsub.accounts.records import Activity
+from microsub.model.settings import FollowSettings
 from microsub.reader import channel_list
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -81,6 +82,23 @@ async def test_one_post_is_announced_by_its_title(told: Told) -> None:
     assert message == ("news", "Home")
     assert await told.look() == []
     assert "last message" in (await told.only()).text()
+
+
+async def test_feeds_with_a_setting_of_their_own(told: Told) -> None:
+    """One is announced from another channel; one isn't, though its channel is."""
+    channels, server = told.server.channels, told.server
+    (feed,) = await channels.subscriptions("ann", "home")
+    await server.following.change("ann", "home", feed.feed, server.now, settings=FollowSettings(notify=False))
+    await told.publish("quiet")
+    assert await told.look() == []
+    other = await server.publish(OTHER, title="Other")
+    await server.following.follow("ann", "later", OTHER, server.now, settings=FollowSettings(notify=True))
+    await server.publish(OTHER, *posts("loud", at=server.now, host="other.example"))
+    assert await told.look() == [("loud", "Later")]
+    await server.following.change("ann", "later", other.id, server.now, settings=FollowSettings())
+    await server.following.change("ann", "home", feed.feed, server.now, settings=FollowSettings())
+    await server.publish(OTHER, *posts("silent", at=server.now, host="other.example"))
+    assert await told.look() == []
 
 
 async def test_the_push_service_gets_only_the_sender(told: Told) -> None:

@@ -102,7 +102,7 @@ class Channels(Follows):
         return names, [*map(int, counts)]
 
     async def distinct_counts(self, user: str) -> tuple[ChannelNames, builtins.list[int], int]:
-        """The same as `counts`, and the number of unread items, each counted once however many channels show it.
+        """The same as `counts`, and the number of unread items in *All*, each counted once whatever channels show it.
 
         One round trip, and another one at most every `REPEATS_KEPT` seconds if the channels except the largest have
         more than `COMPARED` unread items together: then the number may be that old. With more than `MOST_COMPARED`, it
@@ -144,7 +144,7 @@ class Channels(Follows):
         call = load("channel_list")(
             user,
             **token,
-            patterns=(keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)),
+            patterns=tuple(keys.pattern(key, user) for key in (keys.channel, keys.unread, keys.apart)),
             now=now,
             shape=shape,
             compared=compared,

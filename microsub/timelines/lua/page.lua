@@ -7,9 +7,11 @@
 -- The score of an item is the same in every timeline, so all copies of an item reach the heads of their channels at the
 -- same time. Channels are read in small blocks, because most items of a page come from few channels.
 --
+-- Items of feeds that the user hides in "All" (`apart`) aren't merged from that channel.
+--
 -- KEYS  1 channels  2 user  3 saved: its posts  4 behind  5 token?: if one is to be checked
--- ARGV  1 limit  2 direction: '', 'after' or 'before'  3, 4 cursor: its score and id  5 now  6-8 patterns: channel, the
---       set to read (posts or unread), unread  9 uid: or 'global'
+-- ARGV  1 limit  2 direction: '', 'after' or 'before'  3, 4 cursor: its score and id  5 now  6-9 patterns: channel, the
+--       set to read (posts or unread), unread, apart  10 uid: or 'global'
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; otherwise
 --       {'', {uid, name, …} of the channels that occur, 1 if older items follow, 'id score id score …' newest first,
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
@@ -20,7 +22,7 @@
 -- include: active
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
 local scope, waiting = '', redis.call('EXISTS', KEYS[4])
-local user = redis.call('HMGET', KEYS[2], 'disabled', 'names')
+local user = redis.call('HMGET', KEYS[2], 'disabled', 'names', 'apart')
 local own_names = user[2] or ''
 if KEYS[5] then
   scope = scope_of(KEYS[5], ARGV[5])
@@ -73,7 +75,7 @@ local function of_one(uid)
   local text = table.concat(rows, ' ', 1, 2 * count)
   return { '', { uid, head[1] }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names }
 end
-if ARGV[9] ~= 'global' then return of_one(ARGV[9]) end
+if ARGV[10] ~= 'global' then return of_one(ARGV[10]) end
 
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
@@ -82,10 +84,24 @@ if #uids == 0 then return { 'channel' } end
 local MOST_STEPS = 10000
 local steps, older = 0, false
 
+-- The rows without those of hidden feeds.
+local function shown(stream, rows)
+  if #rows == 0 then return rows end
+  local ids, kept = {}, {}
+  for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
+  for i, hidden in ipairs(redis.call('SMISMEMBER', stream.apart, unpack(ids))) do
+    if hidden == 0 then
+      kept[#kept + 1] = rows[2 * i - 1]
+      kept[#kept + 1] = rows[2 * i]
+    end
+  end
+  return kept
+end
+
 local function refill(stream)
   local rows
   local block = stream.block
-  stream.at, stream.block = 1, math.min(limit + 1, 2 * block + 1)
+  stream.at, stream.block = 1, math.min(stream.apart and 1000 or limit + 1, 2 * block + 1)
   if upward then
     if stream.next == 0 then stream.rows = {} return end
     local first = math.max(0, stream.next - block)
@@ -101,7 +117,12 @@ local function refill(stream)
     rows = redis.call('ZREVRANGE', stream.key, stream.next, stream.next + block - 1, 'WITHSCORES')
     stream.next = stream.next + #rows / 2
   end
-  stream.rows = rows
+  if not stream.apart then
+    stream.rows = rows
+    return
+  end
+  stream.rows = shown(stream, rows)
+  if #stream.rows == 0 and #rows > 0 then refill(stream) end
 end
 
 -- The channels as a heap by their next item: none comes before the one at half its index. If several channels have the
@@ -169,6 +190,10 @@ for i, uid in ipairs(uids) do
   local key = walked(uid)
   if not bound or redis.call('ZCOUNT', key, bound, '+inf') > 0 then
     local stream = { uid = uid, key = key, next = 0, rows = {}, at = 1, block = block }
+    if user[3] then
+      local apart = string.gsub(ARGV[9], '%*', uid)
+      stream.apart = redis.call('EXISTS', apart) == 1 and apart
+    end
     if ARGV[2] ~= '' then
       local newer, stands = rank(key, ARGV[3], ARGV[4])
       stream.next = newer + (upward and 0 or stands)

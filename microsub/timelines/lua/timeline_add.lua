@@ -23,12 +23,14 @@
 -- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
 -- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
 -- items, as most do, and ZADD NX shows whether an item is there already.
--- KEYS  1-15 timeline: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel, global), blocked
---       (channel, global), arrivals (two), events
+-- The items of a feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
+--
+-- KEYS  1-16 timeline: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel, global), blocked
+--       (channel, global), apart, arrivals (two), events
 -- ARGV  1 feed: or '' for an item without a feed  2 now  3 limit: for channels without this setting, 0 for none
 --       4 fresh: how many of the newest items of a first fill are unread, for channels without this setting  5 further:
---       'score score …' of the items of further calls  6 chosen_by: the filters by which the items were chosen, '' for
---       none, '*' to ignore the channel's filters and settings  7 uid  8.. items: per item, newest first: id, score,
+--       'score score …' of the items of further calls  6 chosen_by: the filters by which the items were chosen, those of
+--       the channel, and after a line break those of the follow; '' for none, '*' to ignore the channel's filters and settings  7 uid  8.. items: per item, newest first: id, score,
 --       lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its duplicates, 1 if that one wins, and 'own'
 --       at the end for an item of the user, which is added as read
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; otherwise
@@ -44,19 +46,29 @@ local feed, now, chosen_by = ARGV[1], ARGV[2], ARGV[6]
 local from = 'unread_from ' .. feed
 local head = call('HMGET', KEYS[1], 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread', from)
 if not head[1] or head[2] then return { 'channel' } end
-if feed ~= '' and call('HEXISTS', KEYS[2], feed) == 0 then return { 'feed' } end
+local filters, follow, hides = head[3] or '', nil, nil
+if feed ~= '' then
+  follow = call('HGET', KEYS[2], feed)
+  if not follow then return { 'feed' } end
+  if string.find(follow, '"settings"', 1, true) then
+    local own = cjson.decode(follow).settings or {}
+    hides = own.hide_in_all
+    if own.filter then filters = filters .. '\n' .. own.filter end
+  end
+end
 local limit, fresh = tonumber(ARGV[3]), tonumber(ARGV[4])
 if chosen_by ~= '*' then
-  if chosen_by ~= (head[3] or '') then return { 'filters', head[3] or '' } end
+  if chosen_by ~= filters then return { 'filters', filters } end
   limit, fresh = tonumber(head[4]) or limit, tonumber(head[5]) or fresh
 end
 
 local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]
 local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[7], hidden_read = KEYS[8], gone = gone }
 sets.uid = ARGV[7]
-local is_hiding, mutes, blocks = false, nil, nil
-if call('EXISTS', unpack(KEYS, 7, 12)) > 0 then
+local is_hiding, parts, mutes, blocks = false, false, nil, nil
+if call('EXISTS', unpack(KEYS, 7, 13)) > 0 then
   is_hiding = call('EXISTS', KEYS[7], KEYS[8]) > 0
+  parts = call('EXISTS', KEYS[13]) == 1
   mutes, blocks = some({ KEYS[9], KEYS[10] }), some({ KEYS[11], KEYS[12] })
 end
 local added, read, hidden = {}, {}, {}
@@ -80,7 +92,7 @@ end
 
 local unread_from = tonumber(head[6])
 if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then
-  local followed_at = cjson.decode(call('HGET', KEYS[2], feed)).followed_at
+  local followed_at = cjson.decode(follow).followed_at
   local score = fresh > 0 and nth_score()
   if not score or tonumber(score) > followed_at then score = string.format('%.6f', followed_at) end
   call('HSET', KEYS[1], from, score)
@@ -203,9 +215,12 @@ local function take(id, score, lines, duplicates)
   end
 end
 
+if hides or parts then
+  for at = FIRST_ITEM, #ARGV, FIELDS do call(hides and 'SADD' or 'SREM', KEYS[13], ARGV[at]) end
+end
 for at = FIRST_ITEM, #ARGV, FIELDS do
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
-note_all(13, now)
+note_all(14, now)
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden) }

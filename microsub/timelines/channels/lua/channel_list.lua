@@ -5,15 +5,16 @@
 -- is the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
 -- KEYS  1 channels  2 user  3 token?  4 behind?
--- ARGV  1, 2 patterns: channel, unread  3 now  4 shape: the remembered one, or ''  5 compared: how many unread ids may
---       be examined to count the distinct ones, 0 if nobody asks  6.. fields: of a channel
+-- ARGV  1-3 patterns: channel, unread, apart  4 now  5 shape: the remembered one, or ''  6 compared: how many unread ids
+--       may be examined to count the distinct ones, 0 if nobody asks  7.. fields: of a channel
 -- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread
---       …' by position, number of distinct unread ids or -1 if too many would be examined}; then, if the shape differs, {uid, the fields' values} per channel
+--       …' by position, number of distinct unread ids, without those of hidden feeds, or -1 if too many
+--       would be examined}; then, if the shape differs, {uid, the fields' values} per channel
 -- include: active
 local scope, waiting = '', 0
-local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
+local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape', 'apart')
 if KEYS[3] then
-  scope = scope_of(KEYS[3], ARGV[3])
+  scope = scope_of(KEYS[3], ARGV[4])
   if not scope then return { 'token' } end
   if user[1] then return { 'disabled' } end
   waiting = redis.call('EXISTS', KEYS[4])
@@ -44,11 +45,31 @@ local function distinct(most)
   return sum - twice
 end
 
-local shape = (user[2] or '') .. ' ' .. (user[3] or '') .. ' ' .. table.concat(uids, ' ')
-local reply = { '', scope, waiting, shape, table.concat(counts, ' '), distinct(tonumber(ARGV[5])) }
-if shape ~= ARGV[4] then
+-- The same, if feeds are hidden in "All": their unread items count only in other channels.
+local function shown(most)
+  if sum > most then return -1 end
+  local seen, count = {}, 0
   for i, uid in ipairs(uids) do
-    local row = redis.call('HMGET', (string.gsub(ARGV[1], '%*', uid)), unpack(ARGV, 6))
+    local apart = string.gsub(ARGV[3], '%*', uid)
+    for first = 0, counts[i] - 1, 1000 do
+      local ids = redis.call('ZRANGE', before .. uid .. after, first, first + 999)
+      local hidden = redis.call('SMISMEMBER', apart, unpack(ids))
+      for j = 1, #ids do
+        if hidden[j] == 0 and not seen[ids[j]] then
+          seen[ids[j]], count = true, count + 1
+        end
+      end
+    end
+  end
+  return count
+end
+
+local shape = (user[2] or '') .. ' ' .. (user[3] or '') .. ' ' .. table.concat(uids, ' ')
+local reply = { '', scope, waiting, shape, table.concat(counts, ' ') }
+reply[6] = (user[4] and shown or distinct)(tonumber(ARGV[6]))
+if shape ~= ARGV[5] then
+  for i, uid in ipairs(uids) do
+    local row = redis.call('HMGET', (string.gsub(ARGV[1], '%*', uid)), unpack(ARGV, 7))
     table.insert(row, 1, uid)
     reply[6 + i] = row
   end
