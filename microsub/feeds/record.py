@@ -235,6 +235,12 @@ class Feeds:
             }
         return found
 
+    async def descriptions(self, feed_ids: Sequence[str], names: Sequence[str]) -> list[list[str]]:
+        """These fields of the feeds, '' for missing ones, and for feeds that can't be read now. One round trip."""
+        rows = await within_reach(self._redis, [("HMGET", keys.feed(one), *names) for one in feed_ids])
+        nothing = [b""] * len(names)
+        return [[text(part or b"") for part in (nothing if isinstance(row, StoreUnavailable) else row)] for row in rows]
+
     async def begin_reading(self, feed_id: str) -> FeedToRead | None:
         """Begin a reading: the feed's state; None if there is no such feed.
 

@@ -224,6 +224,9 @@ class FollowSettings:
     keep_unread_days: Maybe[float] = number(
         "Days to keep an unread post of the feed; 0 keeps it forever. By default as the channel does.", le=36500
     )
+    paused: bool = declared(
+        "Whether new posts of the feed wait: they come into the channel when the pause ends.", False
+    )
     filter: Filters = field(
         default_factory=Filters,
         metadata={"description": "Rules for new posts of the feed, which must also pass those of the channel."},

@@ -13,7 +13,7 @@ from microsub.web.visit import NavigationLink
 
 FOLDERS = tuple(
     Path(__file__).parent / name
-    for name in ("reading", "follow", "channels", "settings", "first", "answering", "admin", "installed")
+    for name in ("reading", "follow", "channels", "feeds", "settings", "first", "answering", "admin", "installed")
 )
 """Templates, static files and texts, see `web.pages`."""
 

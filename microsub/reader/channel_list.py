@@ -33,6 +33,8 @@ class ChannelLink:
     """Feeds in the channel that need attention."""
     health: str
     """The page about these feeds."""
+    branch: str
+    """The page with the channel's feeds, '' if it has none of its own."""
     html: Callable[[ChannelLink], str]
 
     @cached_property
@@ -128,13 +130,14 @@ class _ChannelLine:
     Some users have hundreds of channels, most of which are unchanged since the previous page.
     """
 
-    __slots__ = ("_address", "_health", "_html", "_link", "_name", "_style", "uid")
+    __slots__ = ("_address", "_branch", "_health", "_html", "_link", "_name", "_style", "uid")
 
     def __init__(self, visit: PageVisit, uid: str, name: str, path: str, style: str) -> None:
         self.uid = uid
         self._name = name
         self._address = visit.site.pages.href(path)
         self._health = visit.site.pages.href(f"/channels/{uid}?show=attention")
+        self._branch = "" if uid in RESERVED else visit.site.pages.href(f"/channels/{uid}/feeds")
         self._style = style
         self._html = visit.site.pages.macro("links.html", "channel_link", visit.language)
         self._link: ChannelLink | None = None
@@ -152,6 +155,7 @@ class _ChannelLine:
                 is_marked=self._style == "boolean" and count > 0,
                 attention=attention,
                 health=self._health,
+                branch=self._branch,
                 html=self._html,
             )
         return known

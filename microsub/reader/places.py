@@ -13,7 +13,7 @@ from microsub.base.texts import N_, Sentence
 from microsub.base.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery, PostSearchRequest
 
-CHANNEL, SEARCH, POST, HOME = "/channel", "/search", "/post", "/"
+CHANNEL, FEED, SEARCH, POST, HOME = "/channel", "/feed", "/search", "/post", "/"
 PAGE_SIZE = 20
 MOST_OF_QUERY = 1000
 """Maximum characters of a search."""
@@ -73,7 +73,7 @@ class TimelinePlace:
         source = query.get("source", "")
         if not NAME.match(uid) or not ITEM_ID.fullmatch(source or "1"):
             raise NotFound(N_("There is no such channel."))
-        shown: Show = "all" if query.get("show", default_show(uid)) == "all" else "unread"
+        shown: Show = "all" if query.get("show", default_show(uid, source)) == "all" else "unread"
         return cls(uid, shown, source, None, query.get("before", ""), query.get("after", ""))
 
     @classmethod
@@ -135,14 +135,16 @@ class TimelinePlace:
         if self.words is not None:
             channel = {} if self.uid == GLOBAL else {"channel": self.uid}
             return _address(SEARCH, {"q": self.words, **channel, **cursors})
-        path = "/saved" if self.uid == SAVED else f"{CHANNEL}/{self.uid}"
-        show = {} if self.show == default_show(self.uid) else {"show": self.show}
-        return _address(path, {**show, "source": self.source, **cursors})
+        show = {} if self.show == default_show(self.uid, self.source) else {"show": self.show}
+        if self.source:
+            channel = {} if self.uid == GLOBAL else {"channel": self.uid}
+            return _address(f"{FEED}/{self.source}", {**channel, **show, **cursors})
+        return _address("/saved" if self.uid == SAVED else f"{CHANNEL}/{self.uid}", {**show, **cursors})
 
 
-def default_show(uid: str) -> Show:
-    """The default view of a channel."""
-    return "all" if uid == SAVED else "unread"
+def default_show(uid: str, source: str = "") -> Show:
+    """The default view of a channel, or of one of its feeds."""
+    return "all" if uid == SAVED or source else "unread"
 
 
 def given_address(text: str) -> str:

@@ -53,6 +53,7 @@ from microsub.reader.answering import pages as answering
 from microsub.reader.channel_list import ChannelList
 from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
+from microsub.reader.feeds import pages as feed_pages
 from microsub.reader.first import pages as first
 from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import preview
@@ -305,7 +306,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFe
     return [
         *first.routes(reader, timelines, stores.channels, parts.following, parts.quotas, starters),
         *timelines.routes(),
-        *display_routes(reader, displays),
+        *display_routes(reader, displays, parts.following),
         *posts.routes(),
         *answering.routes(reader, parts.answers, parts.signing_in),
         *reading.routes(reader, stores.redis, parts.listeners, parts.images),
@@ -343,6 +344,16 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFe
             quotas=parts.quotas,
             polls=parts.polls,
             survey=parts.survey,
+            settings_of=stores.effective.of,
+        ),
+        *feed_pages.routes(
+            reader,
+            stores.channels,
+            parts.following,
+            stores.feeds,
+            parts.reading,
+            parts.images,
+            polls=parts.polls,
             settings_of=stores.effective.of,
         ),
         *admin.routes(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreUnavailable
 from microsub.base.rate_limits import RateLimit
@@ -16,7 +16,7 @@ from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
 from microsub.feeds import FeedRecord, Feeds, InternalAddress, Schedule
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
-from microsub.model.settings import NO_SETTINGS, FollowSettings, SettingsOf
+from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, SettingsOf
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -161,8 +161,20 @@ class Following:
             return None
         if settings is not None:
             await set_apart(self._redis, self._items, user, uid, changed.feed, hides=settings.hide_in_all)
+            if not settings.paused:  # what came during a pause
+                newest = await self._items.newest(changed.feed, _MOST_ITEMS)
+                await self._fill(user, uid, changed.feed, newest, now)
         await self._channels.note_change(user, uid, now)
         return changed
+
+    async def choose_view(self, user: str, uid: str, feed_id: str, view: FeedView, now: float) -> None:
+        """Let the feed's own page show its posts in that way, if the channel follows it."""
+        with suppress(NotFound):
+            follow = await self._channels.subscription(user, uid, feed_id)
+            if follow is not None:
+                own = replace(follow.settings, view=view)
+                await self._channels.update_subscription(user, uid, feed_id, settings=own)
+                await self._channels.note_change(user, uid, now)
 
     async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
         """The second half of `follow`: add the channel to the feed's followers, and have it filled and polled.

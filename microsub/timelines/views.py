@@ -30,6 +30,8 @@ from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals
 
 _UNREAD_PAGE = 100
+MOST_COUNTED = 10_000
+"""Unread items of a channel that are counted by feed, the newest ones."""
 _MOST_ITEMS = 100_000
 """Maximum number of items whose feed a process caches."""
 _MOST_MERGES = 5
@@ -49,6 +51,16 @@ class SourceCount:
     unread: int
     total: int
     last_update: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFeed:
+    """A feed below its channel: its name for the user, its own picture or '', and its unread items there."""
+
+    feed: str
+    name: str
+    photo: str
+    unread: int
 
 
 StyleOf = Callable[[str], Awaitable[UnreadStyle]]
@@ -266,6 +278,22 @@ class ReaderViews:
             ]
             branches.append((channel, sources))
         return branches
+
+    async def branch(self, user: str, uid: str) -> list[BranchFeed]:
+        """The feeds of a channel by name, with their unread items. Two round trips.
+
+        With more than `MOST_COUNTED` unread items in the channel, only the newest count.
+        """
+        subscriptions, ids = await self._channels.subscriptions_and_unread(user, uid, MOST_COUNTED)
+        of_items, faces = await asyncio.gather(
+            self.feeds_of(ids), self._feeds.descriptions([one.feed for one in subscriptions], ("title", "photo"))
+        )
+        unread = Counter(of_items)
+        found = [
+            BranchFeed(one.feed, one.name or title or mask_credentials(one.url), photo, unread[one.feed])
+            for one, (title, photo) in zip(subscriptions, faces, strict=True)
+        ]
+        return sorted(found, key=lambda one: one.name.casefold())
 
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
         """A feed that the user follows, or its replacement, and its current id."""

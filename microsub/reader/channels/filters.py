@@ -135,12 +135,12 @@ def _filters(given: Fields, own: Filters) -> Filters:
         own,
         include_types=chosen if action == "include" else (),
         exclude_types=chosen if action == "exclude" else (),
-        include_words=_words(given, "include_words"),
-        exclude_words=_words(given, "exclude_words"),
+        include_words=words_in(given, "include_words"),
+        exclude_words=words_in(given, "exclude_words"),
     )
 
 
-def _words(given: Fields, name: str) -> tuple[str, ...]:
+def words_in(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     """The words or phrases of a field, one per line."""
     found = tuple(dict.fromkeys(word for line in given.get(name, "").splitlines() if (word := " ".join(line.split()))))
     if len(found) > MOST_WORDS:

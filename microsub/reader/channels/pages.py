@@ -338,7 +338,7 @@ async def _set_settings(reader: ReaderSite, channels: Channels, visit: PageVisit
     user, uid = await writer_of(reader, channels, visit)
     own = (await channels.get(user, uid)).settings
     most = {one.name: one.metadata["le"] for one in fields(OwnChannelSettings) if "le" in one.metadata}
-    numbers: dict[str, Any] = {name: _number(visit, name, most[name]) for name in most if name in visit.form}
+    numbers: dict[str, Any] = {name: number_in(visit, name, most[name]) for name in most if name in visit.form}
     changed = replace(own, unread=_style(visit), **numbers)
     await channels.set_settings(user, uid, changed, visit.now)
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
@@ -351,7 +351,7 @@ def _style(visit: PageVisit) -> UnreadStyle | None:
     return next((style for style in _STYLES if style == text), None)
 
 
-def _number(visit: PageVisit, name: str, most: int) -> int | None:
+def number_in(visit: PageVisit, name: str, most: int) -> int | None:
     """A number in the form; None if the field is empty, which means the default."""
     text = visit.form.text(name)
     if not text:

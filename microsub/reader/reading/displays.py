@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,6 +16,7 @@ from microsub.reader.places import HOME, TimelinePlace
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
+from microsub.timelines import Following, read_subscription
 from microsub.web.display import ORDERS, Choices
 from microsub.web.headers import own_path
 from microsub.web.routes import form
@@ -55,16 +56,22 @@ class ChannelDisplays:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._known: BoundedCache[tuple[str, str], ChannelDisplay] = BoundedCache(_MOST_KNOWN)
+        self._known: BoundedCache[tuple[str, str, str], ChannelDisplay] = BoundedCache(_MOST_KNOWN)
 
-    def last(self, user: str, uid: str) -> ChannelDisplay:
+    def last(self, user: str, uid: str, feed: str = "") -> ChannelDisplay:
         """The display as this process read it last, so that a page can be read at the same time as its display."""
-        return self._known.get((user, uid), ChannelDisplay())
+        return self._known.get((user, uid, feed), ChannelDisplay())
 
-    async def of(self, user: str, uid: str) -> ChannelDisplay:
-        """The channel's display. One round trip."""
-        own, last = await self._redis.command("HMGET", keys.displays(user), uid, _LAST)
-        found = self._known[user, uid] = ChannelDisplay.read(text(own or last) or "")
+    async def of(self, user: str, uid: str, feed: str = "") -> ChannelDisplay:
+        """The display of a channel, or of one of its feeds, whose view may be its own. One round trip."""
+        key = keys.channel_feeds(user, uid)
+        (own, last), follow = await self._redis.pipeline(
+            [("HMGET", keys.displays(user), uid, _LAST), ("HGET", key, feed)]
+        )
+        found = ChannelDisplay.read(text(own or last) or "")
+        if follow is not None and (view := read_subscription(key, feed, follow).settings.view) is not None:
+            found = replace(found, view=view)
+        self._known[user, uid, feed] = found
         return found
 
     async def choose(self, user: str, uid: str, chosen: Mapping[str, str], uids: frozenset[str]) -> None:
@@ -75,14 +82,18 @@ class ChannelDisplays:
         await self._redis.pipeline([*changes, *([("HDEL", keys.displays(user), *gone)] if gone else ())])
 
 
-def routes(reader: ReaderSite, displays: ChannelDisplays) -> list[Route]:
-    """The form with which a user chooses how a channel looks."""
-    return [form(reader.site, VIEW, partial(_choose, reader, displays))]
+def routes(reader: ReaderSite, displays: ChannelDisplays, following: Following) -> list[Route]:
+    """The form with which a user chooses how a channel, or one of its feeds, looks."""
+    return [form(reader.site, VIEW, partial(_choose, reader, displays, following))]
 
 
-async def _choose(reader: ReaderSite, displays: ChannelDisplays, visit: PageVisit) -> Response:
-    user, place = await reader.user(visit), TimelinePlace.of(visit.form.text("channel"), {})
+async def _choose(reader: ReaderSite, displays: ChannelDisplays, following: Following, visit: PageVisit) -> Response:
+    user, given = await reader.user(visit), {"source": visit.form.text("source")}
+    place = TimelinePlace.of(visit.form.text("channel"), given)
     uids = frozenset(link.uid for link in await reader.links(visit))
-    if place.uid in uids:
+    view: Any = visit.form.text("view")
+    if place.source and view in ChannelDisplay.CHOICES["view"]:
+        await following.choose_view(user, place.uid, place.source, view, visit.now)
+    elif place.uid in uids:
         await displays.choose(user, place.uid, visit.form, uids)
     return visit.go(own_path(visit.form.text("back")) or HOME)

@@ -21,7 +21,7 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, SEARCH, ListPart, TimelinePlace
+from microsub.reader.places import CHANNEL, FEED, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.displays import ChannelDisplay, ChannelDisplays
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
@@ -98,6 +98,7 @@ class TimelinePages:
         site = self._reader.site
         return [
             page(site, f"{CHANNEL}/{{uid}}", self._channel),
+            page(site, f"{FEED}/{{feed}}", self._feed),
             page(site, "/saved", self._saved),
             page(site, SEARCH, self._searched),
             page(site, NEWS, self._news),
@@ -110,12 +111,17 @@ class TimelinePages:
     async def _channel(self, visit: PageVisit) -> Response:
         return await self._timeline(visit, TimelinePlace.of(visit.request.path_params["uid"], visit.query))
 
+    async def _feed(self, visit: PageVisit) -> Response:
+        """The posts of a feed in a channel, or in all of them."""
+        given = {**visit.query, "source": visit.request.path_params["feed"]}
+        return await self._timeline(visit, TimelinePlace.of(visit.query.get("channel", GLOBAL), given))
+
     async def _saved(self, visit: PageVisit) -> Response:
         return await self._timeline(visit, TimelinePlace.of(SAVED, visit.query))
 
     async def _timeline(self, visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
         user = await self._reader.user(visit)
-        assumed, display = None, self._displays.last(user, place.uid)
+        assumed, display = None, self._displays.last(user, place.uid, place.source)
         while display != assumed:  # once, unless another process has changed it
             assumed = display
             is_reversed = (display.order or visit.display.order) == "oldest" and place.uid != SAVED
@@ -141,7 +147,9 @@ class TimelinePages:
     async def _beside(self, visit: PageVisit, place: TimelinePlace) -> tuple[ChannelLinks, str, ChannelDisplay]:
         user = visit.require_session().user
         return await asyncio.gather(
-            self._reader.links(visit), self._newest(user, place, visit.now), self._displays.of(user, place.uid)
+            self._reader.links(visit),
+            self._newest(user, place, visit.now),
+            self._displays.of(user, place.uid, place.source),
         )
 
     async def _searched(self, visit: PageVisit) -> Response:

@@ -150,6 +150,18 @@ class Follows:
         await self._require(user, uid, known)
         return _read_all(user, uid, found)
 
+    async def subscriptions_and_unread(self, user: str, uid: str, most: int) -> tuple[list[Subscription], list[str]]:
+        """The channel's follows, oldest first, and its newest unread items. One round trip."""
+        known, found, ids = await self._redis.pipeline(
+            [
+                is_there(user, uid),
+                ("HGETALL", keys.channel_feeds(user, uid)),
+                ("ZREVRANGE", keys.unread(user, uid), 0, most - 1),
+            ]
+        )
+        await self._require(user, uid, known)
+        return _read_all(user, uid, found), texts(ids)
+
     async def subscription(self, user: str, uid: str, feed_id: str) -> Subscription | None:
         """The channel's follow of that feed, or None. One round trip."""
         key = keys.channel_feeds(user, uid)

@@ -23,7 +23,7 @@
 -- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
 -- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
 -- items, as most do, and ZADD NX shows whether an item is there already.
--- The items of a feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
+-- A paused follow takes nothing. The items of a feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
 --
 -- KEYS  1-16 timeline: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel, global), blocked
 --       (channel, global), apart, arrivals (two), events
@@ -52,6 +52,7 @@ if feed ~= '' then
   if not follow then return { 'feed' } end
   if string.find(follow, '"settings"', 1, true) then
     local own = cjson.decode(follow).settings or {}
+    if own.paused then return { '', '', '', '' } end
     hides = own.hide_in_all
     if own.filter then filters = filters .. '\n' .. own.filter end
   end

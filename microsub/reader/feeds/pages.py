@@ -1,0 +1,363 @@
+"""The pages for a followed feed's settings, for all feeds, and for the feeds of a channel in the sidebar."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, get_args
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.base.errors import InvalidRequest, NotFound, RequestError
+from microsub.base.texts import N_, Sentence
+from microsub.base.urls import mask_credentials
+from microsub.feeds import FeedCondition, FeedRecord, Feeds
+from microsub.model.reader import GLOBAL, NAME, Subscription
+from microsub.model.settings import FeedView, FollowSettings, SettingsOf
+from microsub.polling import PollOnRequest
+from microsub.reader.channel_list import ChannelLink, ChannelLinks
+from microsub.reader.channels.filters import words_in
+from microsub.reader.channels.pages import EXPECTED, number_in
+from microsub.reader.frame import ReaderSite
+from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
+from microsub.reader.reading.images import Images
+from microsub.timelines import MOST_OF_NAME, Channels, Followed, Following, ReaderViews, feed_name
+from microsub.web.routes import page
+from microsub.web.visit import PageVisit
+
+FEEDS = FEED
+MOST_LISTED = 200
+"""Feeds on one page of the table."""
+AT_ONCE = 20
+"""Feeds that one press of *Refresh all* asks for, those that wait longest first."""
+LONGEST_DAYS = 36_500
+_WEEK, _MONTH = 7, 30
+
+
+def routes(
+    reader: ReaderSite,
+    channels: Channels,
+    following: Following,
+    feeds: Feeds,
+    reading: ReaderViews,
+    images: Images,
+    *,
+    polls: PollOnRequest,
+    settings_of: SettingsOf,
+) -> list[Route]:
+    """The routes of this module."""
+    pages = FeedPages(reader, channels, following, feeds, images, polls, settings_of)
+    one = f"{FEED}/{{feed}}"
+    return [
+        page(reader.site, FEEDS, pages.table),
+        reader.change(f"{FEEDS}/refresh", pages.refresh_all, pages.table),
+        page(reader.site, f"{one}/settings", pages.settings),
+        reader.change(f"{one}/settings", pages.change, pages.settings),
+        reader.change(f"{one}/refresh", pages.refresh, pages.settings),
+        reader.change(f"{one}/pause", pages.pause, pages.settings),
+        page(reader.site, "/channels/{uid}/feeds", partial(_branch, reader, reading, images)),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRow:
+    """A followed feed in the table of all feeds."""
+
+    follow: Subscription
+    name: str
+    channel: ChannelLink
+    condition: FeedCondition
+
+    @property
+    def posts_a_week(self) -> float:
+        """How many posts the feed has in a week."""
+        return self.condition.posts_a_month * _WEEK / _MONTH
+
+    @property
+    def has_trouble(self) -> bool:
+        """Whether the feed can't be read now."""
+        return self.condition.state in {"failing", "gone"}
+
+
+Sorting = Literal["name", "channel", "posts", "last", "trouble"]
+_SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
+    "name": lambda row: (row.name.casefold(),),
+    "channel": lambda row: (row.channel.name.casefold(), row.name.casefold()),
+    "posts": lambda row: (-row.posts_a_week, row.name.casefold()),
+    "last": lambda row: (-row.condition.last_post, row.name.casefold()),
+    "trouble": lambda row: (not row.has_trouble, not row.condition.needs_attention, row.name.casefold()),
+}
+
+
+class FeedPages:
+    """The pages for the feeds that a user follows."""
+
+    def __init__(
+        self,
+        reader: ReaderSite,
+        channels: Channels,
+        following: Following,
+        feeds: Feeds,
+        images: Images,
+        polls: PollOnRequest,
+        settings_of: SettingsOf,
+    ) -> None:
+        self._reader = reader
+        self._channels = channels
+        self._following = following
+        self._feeds = feeds
+        self._images = images
+        self._polls = polls
+        self._settings_of = settings_of
+
+    # --- one feed
+
+    async def settings(self, visit: PageVisit) -> Response:
+        """What a feed is, its condition, and the user's settings for it."""
+        user = await self._reader.user(visit)
+        uid, follow = await self._follow(visit)
+        links, record, effective = await asyncio.gather(
+            self._reader.links(visit), self._feeds.get(follow.feed), self._settings_of(user, uid)
+        )
+        record = record or FeedRecord(follow.feed, follow.url)
+        return visit.page(
+            "feed.html",
+            follow=follow,
+            own=follow.settings,
+            name=feed_name(follow, record),
+            title=record.title or "",
+            url="" if record.is_internal else mask_credentials(follow.url),
+            home=record.home or "",
+            about=record.description or "",
+            photo=await self._picture(visit, record),
+            condition=FeedCondition.of(record, visit.now),
+            advice=advice_on(record),
+            is_polled=bool(record.poll_host) and not record.gone,
+            channel=next((link for link in links if link.uid == uid), None),
+            uid=uid,
+            at=TimelinePlace(uid, "all", follow.feed),
+            effective=effective,
+            views=get_args(FeedView),
+            now=visit.now,
+            is_done="done" in visit.query,
+            is_asked="asked" in visit.query,
+            channels=links,
+        )
+
+    async def change(self, visit: PageVisit) -> Response:
+        """Store all settings of the form, and move the feed if another channel is chosen."""
+        user = await self._reader.user(visit)
+        uid, follow = await self._follow(visit)
+        name = " ".join(visit.form.text("name").split())
+        if len(name) > MOST_OF_NAME:
+            found = Sentence(N_("{count} characters"), count=len(name))
+            short = Sentence(N_("at most {most}"), most=MOST_OF_NAME)
+            raise InvalidRequest(Sentence(EXPECTED, name="name", found=found, expected=short))
+        target = await self._target(visit, uid)
+        wanted = _wanted(visit, follow.settings)
+        await self._following.change(user, uid, follow.feed, visit.now, name=name, settings=wanted)
+        if target != uid:
+            await self._following.move(user, target, follow.url, visit.now)
+        return self._go(visit, target, follow, done="yes")
+
+    async def _target(self, visit: PageVisit, uid: str) -> str:
+        """The uid of the channel that the form gives the feed, by default the present one."""
+        links, to = await self._reader.links(visit), visit.form.text("to")
+        present = next((link for link in links if link.uid == uid), None)
+        if not to or to == uid or (present is not None and present.name == to):
+            return uid
+        chosen = links.chosen(to)
+        if chosen is None:
+            raise NotFound(N_("There is no such channel."))
+        return chosen.uid
+
+    async def refresh(self, visit: PageVisit) -> Response:
+        """Poll the feed as soon as its host's rate limit allows."""
+        user = await self._reader.user(visit)
+        uid, follow = await self._follow(visit)
+        await self._polls.ask(user, follow.feed, visit.now)
+        return self._go(visit, uid, follow, asked="yes")
+
+    async def pause(self, visit: PageVisit) -> Response:
+        """Take no new posts of the feed, or take them again."""
+        user = await self._reader.user(visit)
+        uid, follow = await self._follow(visit)
+        wanted = replace(follow.settings, paused=visit.form.text("paused") == "yes")
+        await self._following.change(user, uid, follow.feed, visit.now, settings=wanted)
+        return self._go(visit, uid, follow, done="yes")
+
+    async def _follow(self, visit: PageVisit) -> tuple[str, Subscription]:
+        """The feed in the address, and the channel there, or else the first one that follows the feed."""
+        feed, uid = visit.request.path_params["feed"], visit.form.text("channel") or visit.query.get("channel", "")
+        if not ITEM_ID.fullmatch(feed) or (uid and not NAME.match(uid)):
+            raise NotFound(N_("You don’t follow this feed."))
+        if uid and uid != GLOBAL:
+            found = await self._channels.subscription(visit.user, uid, feed)
+        else:
+            everywhere = await self._channels.all_subscriptions(visit.user)
+            uid, found = next(
+                ((uid, one) for uid, some in everywhere.items() for one in some if one.feed == feed), (uid, None)
+            )
+        if found is None:
+            raise NotFound(N_("You don’t follow this feed."))
+        return uid, found
+
+    def _go(self, visit: PageVisit, uid: str, follow: Subscription, **about: str) -> Response:
+        return visit.go(f"{FEED}/{follow.feed}/settings", channel=uid, **about)
+
+    async def _picture(self, visit: PageVisit, record: FeedRecord) -> str:
+        address = await self._images.addresses(visit.user)
+        path = address(record.photo) if record.photo else ""
+        return visit.site.pages.href(path) if path else ""
+
+    # --- all feeds
+
+    async def table(self, visit: PageVisit) -> Response:
+        """All feeds, sorted."""
+        user = await self._reader.user(visit)
+        everywhere, links = await asyncio.gather(self._channels.all_subscriptions(user), self._reader.links(visit))
+        order = visit.query.get("sort", "name")
+        order = order if order in _SORTS else "name"
+        records = await self._feeds.within_reach(one.feed for some in everywhere.values() for one in some)
+
+        def rows() -> list[FeedRow]:
+            followed = [
+                (link, Followed(one, records.get(one.feed) or FeedRecord(one.feed, one.url)))
+                for link in links
+                for one in everywhere.get(link.uid, ())
+            ]
+            found = [
+                FeedRow(
+                    one.subscription,
+                    feed_name(one.subscription, one.record),
+                    link,
+                    FeedCondition.of(one.record, visit.now),
+                )
+                for link, one in followed
+                if not one.record.is_internal
+            ]
+            return sorted(found, key=_SORTS[order])
+
+        # In a thread, because there may be thousands of feeds.
+        everything = await asyncio.to_thread(rows)
+        return visit.page(
+            "feeds.html",
+            listed=ListPart.of(everything, visit.query.get("from", ""), MOST_LISTED),
+            troubled=sum(row.has_trouble for row in everything),
+            order=order,
+            now=visit.now,
+            asked=int(asked) if ITEM_ID.fullmatch(asked := visit.query.get("asked", "")) else 0,
+            at_once=AT_ONCE,
+            channels=links,
+        )
+
+    async def refresh_all(self, visit: PageVisit) -> Response:
+        """Poll the feeds that wait longest, as many as one user may ask for at once."""
+        user = await self._reader.user(visit)
+        followed = await self._channels.followed_feeds(user)
+        records = await self._feeds.within_reach(followed)
+        polled = [one for one in records.values() if one.poll_host and not one.gone]
+        asked = 0
+        for one in sorted(polled, key=lambda one: one.last_poll or 0.0)[:AT_ONCE]:
+            try:
+                await self._polls.ask(user, one.id, visit.now)
+            except RequestError:
+                if not asked:
+                    raise
+                break
+            asked += 1
+        return visit.go(FEEDS, asked=str(asked))
+
+
+def _wanted(visit: PageVisit, own: FollowSettings) -> FollowSettings:
+    """The settings in the form; those that it doesn't have stay."""
+    view = next((view for view in get_args(FeedView) if view == visit.form.text("view")), None)
+    notify = {"yes": True, "no": False}.get(visit.form.text("notify"))
+    filter_ = replace(
+        own.filter,
+        exclude_words=words_in(visit.form, "exclude_words"),
+        include_words=words_in(visit.form, "include_words"),
+    )
+    return replace(
+        own,
+        view=view,
+        notify=notify,
+        hide_in_all="hide_in_all" in visit.form,
+        keep_unread_days=number_in(visit, "keep_unread_days", LONGEST_DAYS),
+        filter=filter_,
+    )
+
+
+_STATUS = re.compile(r"the server answered (\d{3})")
+_BY_STATUS = {
+    "401": N_(
+        "It asks for a user name and a password. Follow it again with both in its address: "
+        "https://name:password@example.com/feed"
+    ),
+    "403": N_("Its publisher refuses this server. Ask them to admit feed readers, or read it on their site."),
+    "404": N_("There is nothing at its address any more. Look on its site for the new address, and follow that."),
+    "429": N_("Its publisher gets too many requests from this server, which now asks less often."),
+}
+_BY_REASON = {
+    "blocked": N_("Its address is in a private network. The admin of this server can allow that."),
+    "connect": N_("Its server can’t be reached. It is tried again by itself; nothing needs to be done."),
+    "too_large": N_("It is larger than this server reads. Its publisher has to shorten it."),
+    "redirects": N_("Its address leads in a circle. Look on its site for another address, and follow that."),
+    "private": N_("Its host has no address. If that lasts, the site has moved or ended."),
+    "timeout": N_("Its server doesn’t answer in time. It is tried again by itself; nothing needs to be done."),
+    "dns": N_("Its host has no address. If that lasts, the site has moved or ended."),
+    "tls": N_("Its server has no valid certificate. Its publisher has to renew it."),
+}
+
+
+def advice_on(record: FeedRecord) -> str:
+    """What a user can do about a feed that can't be read, in words to translate; '' if there is nothing to say."""
+    if record.gone or not record.failures:
+        return ""
+    error = record.last_error or ""
+    reason, _, detail = error.partition(": ")
+    status = _STATUS.search(detail)
+    if status is not None and status[1] not in _BY_STATUS:
+        return N_("Its server has a problem. It is tried again by itself.") if status[1] >= "500" else ""
+    return _BY_STATUS[status[1]] if status is not None else _BY_REASON.get(reason, "")
+
+
+# --- the sidebar --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BranchLink:
+    """A feed below its channel in the sidebar."""
+
+    id: str
+    name: str
+    address: str
+    photo: str
+    unread: int
+
+
+async def _branch(reader: ReaderSite, reading: ReaderViews, images: Images, visit: PageVisit) -> Response:
+    """The feeds of a channel with their unread posts: a part of the sidebar, or a page of its own."""
+    user, uid = await reader.user(visit), visit.request.path_params["uid"]
+    if not NAME.match(uid):
+        raise NotFound(N_("There is no such channel."))
+    branch, address = await asyncio.gather(reading.branch(user, uid), images.addresses(user))
+    href = visit.site.pages.href
+
+    def picture(url: str) -> str:
+        path = address(url) if url else ""
+        return href(path) if path else ""
+
+    feeds = [
+        BranchLink(one.feed, one.name, href(TimelinePlace(uid, "all", one.feed).start), picture(one.photo), one.unread)
+        for one in branch
+    ]
+    if "part" in visit.query:
+        return visit.page("branch.html", feeds=feeds, uid=uid)
+    links: ChannelLinks = await reader.links(visit)
+    channel = next((link for link in links if link.uid == uid), None)
+    return visit.page("channel-feeds.html", feeds=feeds, uid=uid, channel=channel, channels=links)

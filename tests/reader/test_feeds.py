@@ -1,0 +1,215 @@
+"""The page of a feed, its settings, the feeds of a channel in the sidebar, and all feeds as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.model.settings import Filters, FollowSettings
+from microsub.polling.on_demand import POLLS_OF_USER
+from microsub.reader.feeds.pages import AT_ONCE
+from microsub.redis.protocol import Redis
+from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
+from tests.support.posts import NOON
+from tests.support.readers import FEED, OTHER, instance, posts
+from tests.support.redis_wrappers import CountingRedis
+from tests.support.visitor import Shown
+from tests.support.world import World
+
+
+async def feed_of(server: World, url: str = FEED) -> str:
+    """The id of a feed."""
+    return (await server.feeds.ensure(url, server.now)).id
+
+
+async def save(ann: ReadingVisitor, feed: str, channel: str = "home", **fields: Any) -> Shown:
+    """Sends the form with the feed's settings."""
+    path = f"/feed/{feed}/settings"
+    return await ann.browser.submit(await ann.get(f"{path}?channel={channel}"), path, **fields)
+
+
+async def own(server: World, feed: str, uid: str = "home") -> FollowSettings:
+    """Ann's settings for a feed."""
+    found = await server.channels.subscription("ann", uid, feed)
+    assert found is not None
+    return found.settings
+
+
+async def test_a_feeds_page_shows_its_posts_in_its_own_view(ann: ReadingVisitor, server: World) -> None:
+    """A view chosen there holds for the feed, not for its channel."""
+    await ann.publish("one", "two")
+    await server.publish(OTHER, *posts("other", host="other.example"))
+    await ann.reader.post(action="follow", channel="home", url=OTHER)
+    feed = await feed_of(server)
+    page = await ann.get(f"/feed/{feed}?channel=home")
+    assert titles(page) == ["one", "two"]
+    assert page.tree.css_first(".row") is None
+    await ann.browser.submit(page, "/view", view="list")
+    listed = await ann.get(f"/feed/{feed}?channel=home")
+    assert (len(listed.tree.css(".row.list")), titles(listed)) == (2, ["one", "two"])
+    assert (await ann.get("/channel/home")).tree.css_first(".row") is None
+    assert (await own(server, feed)).view == "list"
+
+
+async def test_all_settings_of_a_feed(ann: ReadingVisitor, server: World) -> None:
+    """They are stored together and shown again; the name is used where one reads."""
+    await ann.publish("one")
+    feed = await feed_of(server)
+    said = {"name": "My  blog", "view": "cards", "hide_in_all": "yes", "notify": "no", "keep_unread_days": "7"}
+    reply = await save(ann, feed, **said, exclude_words="sport\nads", include_words="")
+    assert reply.location == f"/feed/{feed}/settings?channel=home&done=yes"
+    words = Filters(exclude_words=("sport", "ads"))
+    wanted = FollowSettings(view="cards", hide_in_all=True, notify=False, keep_unread_days=7, filter=words)
+    assert await own(server, feed) == wanted
+    shown = await ann.get(f"/feed/{feed}/settings?channel=home")
+    assert shown.tree.css_first("h1").text() == "My blog"
+    assert shown.tree.css_first("#exclude_words").text() == "sport\nads"
+    assert await ann.titles("/channel/global") == []
+    assert "My blog" in (await ann.get("/channel/home?show=all")).text
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "x" * 10_000), ("keep_unread_days", "-1"), ("keep_unread_days", "9999999"), ("exclude_words", "w" * 999)],
+)
+async def test_settings_that_cant_be(ann: ReadingVisitor, server: World, field: str, value: str) -> None:
+    """The page is shown again with the reason, and nothing changes."""
+    feed = await feed_of(server)
+    refused = await save(ann, feed, **{field: value})
+    assert (refused.status, len(refused.tree.css("[role=alert]"))) == (400, 1)
+    assert not await own(server, feed)
+
+
+async def test_a_feed_moves_with_its_settings(ann: ReadingVisitor, server: World) -> None:
+    """The form leads to the page in the other channel."""
+    feed = await feed_of(server)
+    await server.channels.create("ann", "Later", server.now, "later")
+    reply = await save(ann, feed, to="later", hide_in_all="yes")
+    assert reply.location == f"/feed/{feed}/settings?channel=later&done=yes"
+    assert (await own(server, feed, "later")).hide_in_all
+
+
+async def test_a_pause_of_a_feed(ann: ReadingVisitor, server: World) -> None:
+    """New posts wait until it ends."""
+    await ann.publish("one")
+    feed = await feed_of(server)
+    page, path = await ann.get(f"/feed/{feed}/settings?channel=home"), f"/feed/{feed}/pause"
+    await ann.browser.submit(page, path, paused="yes")
+    await ann.publish("two", at=NOON + 100)
+    assert await ann.titles("/channel/home") == ["one"]
+    paused = await ann.get(f"/feed/{feed}/settings?channel=home")
+    await ann.browser.submit(paused, path, paused="no")
+    assert await ann.titles("/channel/home") == ["two", "one"]
+
+
+async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, server: World) -> None:
+    """With its name and its settings."""
+    await ann.publish("one")
+    feed = await feed_of(server)
+    await save(ann, feed, name="Mine", hide_in_all="yes")
+    page = await ann.get(f"/feed/{feed}/settings?channel=home")
+    left = await ann.get((await ann.browser.submit(page, "/channels/home/end", feed=feed)).location)
+    assert await server.channels.subscriptions("ann", "home") == []
+    await ann.browser.submit(
+        left, "/channels/home/again", undo=left.form("/channels/home/again").css_first("button").attributes["value"]
+    )
+    (again,) = await server.channels.subscriptions("ann", "home")
+    assert (again.name, again.settings) == ("Mine", FollowSettings(hide_in_all=True))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("http: the server answered 401", "a user name and a password"),
+        ("http: the server answered 403", "refuses this server"),
+        ("http: the server answered 404", "new address"),
+        ("http: the server answered 503", "has a problem"),
+        ("blocked: the address is private", "private network"),
+        ("timeout: no answer", "in time"),
+    ],
+)
+async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server: World, error: str, words: str) -> None:
+    """One sentence for each kind."""
+    feed = await feed_of(server)
+    await server.feeds.update(feed, {"failures": "1", "last_error": error, "last_error_at": str(NOON)})
+    assert words in (await ann.get(f"/feed/{feed}/settings?channel=home")).tree.css_first(".trouble").text()
+
+
+@pytest.mark.parametrize(
+    "path", ["/feed/{}/settings?channel=home", "/feed/{}/settings", "/feed/x/settings", "/feed/0/settings"]
+)
+async def test_feeds_of_others_are_not_shown(ann: ReadingVisitor, server: World, path: str) -> None:
+    """Neither by id nor with a name of one's own channel."""
+    bob = await server.reader("bob", "home")
+    await server.publish(OTHER, *posts("secret"), title="Secret blog")
+    await bob.post(action="follow", channel="home", url=OTHER)
+    page = await ann.get(path.format(await feed_of(server, OTHER)))
+    assert (page.status, "Secret blog" in page.text) == (404, False)
+
+
+async def test_a_channel_unfolds_to_its_feeds(ann: ReadingVisitor, server: World) -> None:
+    """By name, with unread counts, as a page and as the part that the sidebar fetches."""
+    await ann.publish("one", "two")
+    await server.publish(OTHER, title="Another")
+    await ann.reader.post(action="follow", channel="home", url=OTHER)
+    link = (await ann.get("/channel/home")).tree.css_first("#channels [data-branch]")
+    assert link.attributes["href"] == "/channels/home/feeds"
+    for path in ("/channels/home/feeds", "/channels/home/feeds?part=1"):
+        page = await ann.get(path)
+        rows = page.tree.css(".branch li")
+        assert [" ".join(row.text().split()) for row in rows] == ["AA blog2 unread", "AAnother"], path
+        assert ["none" in (row.attributes.get("class") or "") for row in rows] == [False, True]
+    ids = await ann.reader.ids("home")
+    await ann.reader.post(action="timeline", method="mark_read", channel="home", **{"entry[]": ids[:1]})
+    assert (await ann.get("/channels/home/feeds?part=1")).tree.css_first(".count").text() == "1 unread"
+    assert (await ann.get("/channels/nowhere/feeds?part=1")).status == 404
+
+
+async def test_what_a_thousand_feeds_cost_the_sidebar(real_redis: Redis) -> None:
+    """Two round trips after the session, whatever the number of feeds."""
+    redis = CountingRedis(real_redis)
+    async with instance(redis, base_url=ADDRESS) as server:
+        ann = await reading(server, "ann", "home")
+        for number in range(1000):
+            url = f"https://n{number}.example/feed"
+            feed = await server.feeds.ensure(url, server.now)
+            await server.channels.follow("ann", "home", feed.id, url, server.now)
+        await ann.publish(*(f"p{number}" for number in range(50)))
+        await ann.get("/channels/home/feeds?part=1")
+        redis.trips = 0
+        page = await ann.get("/channels/home/feeds?part=1")
+        assert len(page.tree.css(".branch li")) == 1001
+        assert redis.trips <= 4
+        await ann.browser.aclose()
+
+
+async def test_all_feeds_as_a_table(ann: ReadingVisitor, server: World) -> None:
+    """It sorts by each column; a feed in trouble comes first by its own."""
+    await ann.publish("one")
+    await server.publish(OTHER, title="Zebra")
+    await server.channels.create("ann", "Later", server.now, "later")
+    await ann.reader.post(action="follow", channel="later", url=OTHER)
+    broken = await feed_of(server, OTHER)
+    await server.feeds.update(broken, {"failures": "2", "last_error": "http: the server answered 404"})
+
+    async def names(sort: str) -> list[str]:
+        page = await ann.get(f"/feed?sort={sort}")
+        assert page.tree.css_first(f"[aria-sort] a[href='?sort={sort}']") is not None
+        return [row.text() for row in page.tree.css("tbody th")]
+
+    assert await names("name") == await names("channel") == ["A blog", "Zebra"]
+    assert await names("trouble") == ["Zebra", "A blog"]
+    assert sorted(await names("posts")) == sorted(await names("last")) == ["A blog", "Zebra"]
+    assert "answered 404" in (await ann.get("/feed?sort=nonsense")).text
+
+
+async def test_refreshing_all_feeds_is_bounded(ann: ReadingVisitor, server: World) -> None:
+    """The feeds that wait longest are asked for, and only so many in a minute."""
+    assert POLLS_OF_USER.most >= AT_ONCE
+    for number in range(AT_ONCE + 5):
+        await ann.reader.post(action="follow", channel="home", url=f"https://n{number}.example/feed")
+    page = await ann.get("/feed")
+    assert (await ann.browser.submit(page, "/feed/refresh")).location == f"/feed?asked={AT_ONCE}"
+    refused = await ann.browser.submit(page, "/feed/refresh")
+    assert refused.status == 429
