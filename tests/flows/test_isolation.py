@@ -245,7 +245,7 @@ def walked(app: Starlette, private: str) -> Iterator[tuple[str, str, bool]]:
         path = path.replace("/posts/{name:path}", f"/posts/1.{'x' * 22}")
         path = path.replace("{place:path}", f"1.{'x' * 43}").replace("{user}", "bob")
         path = path.replace("{mark}/{file}", "0/pages.css").replace("{signature}/{address}", "x/aHR0cA")
-        path = path.replace("{uid}", "home").replace("{id}", private)
+        path = path.replace("{uid}", "home").replace("{id}", private).replace("{feed}", private)
         assert "{" not in path, f"say here what stands in {route.path}"
         for method in sorted(route.methods or {"GET", "POST"}):
             yield method, path, is_form(route)

@@ -52,6 +52,8 @@ def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
         ("GET", "follow", ""): {"channel": "global"},
         ("POST", "follow", ""): {"channel": "later", "url": OTHER},
         ("POST", "follow", "update"): {"channel": "later", "url": FEED},
+        ("GET", "follow", "settings"): {"channel": "home", "url": FEED},
+        ("POST", "follow", "settings"): {"channel": "home", "url": FEED, "name": "Taken over", "hide_in_all": "true"},
         ("POST", "unfollow", ""): {"channel": "home", "url": FEED},
         ("GET", "search", ""): {"query": "private words"},
         ("POST", "search", ""): {"query": "private words"},
