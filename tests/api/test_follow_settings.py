@@ -136,7 +136,7 @@ async def test_days_that_unread_posts_of_a_feed_are_kept(two_feeds: Reader, serv
     assert await alice.names("home") == ["quiet"]
 
 
-async def test_an_app_that_unfollows_and_follows_begins_anew(two_feeds: Reader, server: World) -> None:
+async def test_an_app_that_unfollows_and_follows_loses_its_settings(two_feeds: Reader, server: World) -> None:
     """The posts that were hidden are shown in All."""
     alice = two_feeds
     await setting(alice, hide_in_all="true")
