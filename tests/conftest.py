@@ -121,6 +121,13 @@ class Begun:
             self._terminal.write_line(f"{file} begins, {len(self._files)}. file", bold=True)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests spend a part of their time waiting, so there are more processes than cores; each one collects all tests,
+    which takes ten seconds of processor time.
+    """
+    return min(2 * (os.cpu_count() or 1) + 1, 7)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Print file names if TEST_FILES is set, as `make test` does."""
     config = session.config

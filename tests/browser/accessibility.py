@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import html5lib
 from html5lib.html5parser import ParseError
 from playwright.async_api import Page
 
+from tests.support import THOROUGH
 from tests.support.web import Answer, publisher
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
@@ -20,11 +22,12 @@ OF_LAYOUT = [
     *("button-name", "label", "link-name"),
 ]
 """The rules whose results depend on colours, widths and shown elements; the others read the same markup."""
-OPTIONS = {"resultTypes": ["violations"], "selectors": False}
-"""Passes aren't described: that takes longer than finding violations."""
+OPTIONS = {"resultTypes": ["violations"], "selectors": False, "preload": False}
+"""Passes aren't described: that takes longer than finding violations. No rule needs style sheets loaded again."""
 DOUBLED = "[...document.querySelectorAll('[id]')].map(one => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
 PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
-"""The narrower one gets German, which has longer words."""
+LANGUAGES = ("de", "en") if THOROUGH else ("de",)
+"""German has the longer words; the markup is the same in English."""
 
 
 async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[str, str, str, str]]:
@@ -38,11 +41,15 @@ async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[s
         result = await page.evaluate("options => axe.run(document, options)", {**OPTIONS, "runOnly": rules})
         found.extend((scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"])
 
+    async def fits(language: str, path: str, size: object) -> None:
+        await page.set_viewport_size(size)  # type: ignore[arg-type]
+        if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            found.append((language, path, f"wider than {size}", ""))
+
     async def opened(language: str, path: str) -> None:
         reply = await page.goto(url + path)
         assert reply is not None
-        if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-            found.append((language, path, "wider than the screen", ""))
+        await fits(language, path, DESK)
         if doubled := await page.evaluate(DOUBLED):
             found.append((language, path, "ids that stand twice", str(doubled)))
         if invalid := error_of(await reply.text()):
@@ -50,19 +57,15 @@ async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[s
 
     async with publisher() as host:
         script = host.serve("/axe.js", Answer(AXE.read_bytes(), headers=KEPT))
-        await page.set_extra_http_headers({"Accept-Language": "en"})
-        for path in paths:
-            await page.set_viewport_size(DESK)  # type: ignore[arg-type]
+        for language, path in itertools.product(LANGUAGES, paths):
+            await page.set_extra_http_headers({"Accept-Language": language})
             await page.emulate_media(color_scheme="light")
-            await opened("en", path)
+            await opened(language, path)
             await page.add_script_tag(url=script)
             await axe("light", path, RULES)
-            await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+            await fits(language, path, PHONE)
             await page.emulate_media(color_scheme="dark")
             await axe("dark", path, OF_LAYOUT)
-    await page.set_extra_http_headers({"Accept-Language": "de"})
-    for path in paths:
-        await opened("de", path)
     return found
 
 

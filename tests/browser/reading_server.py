@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,18 @@ class ReadingServer:
 
     own: Installation
     url: str
+    cookies: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     async def sign_in(self, here: Tab, user: str, path: str = "/") -> Page:
-        """That user's tab at `path`, after the sign-in page."""
-        await here.page.goto(f"{self.url}/sign-in?next={path}")
-        await here.fill(who=user, password=PASSWORD)
-        await here.press("Sign in")
+        """That user's tab at `path`; the first one signs in, and others have the same session."""
+        if user in self.cookies:
+            await here.context.add_cookies(self.cookies[user])
+            await here.page.goto(self.url + path)
+        else:
+            await here.page.goto(f"{self.url}/sign-in?next={path}")
+            await here.fill(who=user, password=PASSWORD)
+            await here.press("Sign in")
+            self.cookies[user] = await here.context.cookies()
         assert here.page.url == self.url + path
         return here.page
 

@@ -118,7 +118,7 @@ async def test_every_page_can_be_opened() -> None:
 
 
 async def test_pages_of_users_are_accessible_and_valid(reading: Page, site: Site) -> None:
-    """In English on a desktop, and on a phone in English and German, which has longer words."""
+    """On a desktop and on a phone, in German, which has longer words; with `make test-matrix` in English too."""
     found = await violations(reading, site.url, site.paths())
     assert found == [], "\n".join(map(str, found))
 

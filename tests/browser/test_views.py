@@ -77,7 +77,7 @@ async def test_a_list_shows_many_posts(
 
 @pytest.mark.parametrize("view", ["List", "Cards"])
 async def test_views_are_accessible_and_valid(browser: Browser, server: ReadingServer, view: str) -> None:
-    """With headings for days, in both languages and schemes."""
+    """With headings for days, on a desktop in light and on a phone in dark."""
     context = await browser.new_context(bypass_csp=True)
     page = await server.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home?show=all")
     await look(page, view)

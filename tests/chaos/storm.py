@@ -62,6 +62,9 @@ SENT = PUSHED + 1
 MOST_POSTS = 1800
 """All posts together: fewer than a timeline holds, so that none is evicted."""
 
+POSTS_PER_KILL = 25
+"""What blogs publish at most: on a busy machine, where processes start slowly, more posts would only cost more time."""
+
 CALM_SECONDS = 150.0
 """The time after which a post counts as missing. Arrival takes a few seconds, more on a busy machine."""
 
@@ -222,7 +225,7 @@ class Storm:
         try:
             await wait_until(lambda: self.reading or marking.done(), timeout=_STARTED)
             parts = [
-                self._publishing(pace),
+                self._publishing(pace, min(MOST_POSTS - 300, kills * POSTS_PER_KILL)),
                 self._making_due(),
                 self._poisoning(kills),
                 self._rebuilding(),
@@ -290,12 +293,12 @@ class Storm:
         self.edits += 1
         self.site.serve_document(blog.path, blog.document())
 
-    async def _publishing(self, pace: float) -> None:
+    async def _publishing(self, pace: float, most: int) -> None:
         while True:
             blog = self.chance.choice(self.blogs[:FEEDS])
             if self.chance.random() < EDITS:
                 self._edit(blog)
-            elif self.posts < MOST_POSTS:
+            elif self.posts < most:
                 self._publish(blog)
             await asyncio.sleep(self.chance.random() * 2 * pace)
 
@@ -307,7 +310,7 @@ class Storm:
     async def _making_due(self) -> None:
         while True:
             await self._all_due()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
 
     def _has_raged(self, kills: int) -> bool:
         is_through = (

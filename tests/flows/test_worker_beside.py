@@ -44,16 +44,10 @@ def of_alice(folder: Path, site: Publisher, posts: int) -> AbstractAsyncContextM
     return installation(folder, {"users": users, "settings": settings}, program=PROGRAM)
 
 
-async def started(installed: Installation) -> int:
-    """Start a server; the process id of its worker."""
-    await installed.serve()
-    server = installed.processes[-1].pid
-    worker: int = await wait_until(lambda: worker_of(server))
-    return worker
-
-
-async def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
-    """Requests are answered meanwhile, new follows are polled, and the metrics of both workers are added up."""
+async def test_a_worker_is_replaced_and_ends_with_its_server(tmp_path: Path) -> None:
+    """While a killed worker is replaced, requests are answered; then new follows are polled, and the metrics of both
+    workers are added up. A stopped server also ends a frozen worker, and the worker of a killed server ends.
+    """
     async with publisher() as site, of_alice(tmp_path, site, 3) as here:
         url = await here.serve()
         async with reader(url, await here.token("alice")) as alice:
@@ -74,8 +68,15 @@ async def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
             assert 'microsub_polls_total{outcome="changed"} 2.0' in metrics
             assert "microsub_users 1.0" in metrics
             assert 'microsub_requests_total{action="timeline",status="200"}' in metrics
+        os.kill(second, signal.SIGSTOP)
         await here.stop()
-        await wait_until(lambda: not is_alive(second))
+        assert here.processes[-1].returncode == 0
+        assert not is_alive(second)
+        await here.serve()
+        server = here.processes[-1].pid
+        last: int = await wait_until(lambda: worker_of(server))
+        await here.stop(signal.SIGKILL)
+        await wait_until(lambda: not is_alive(last))
 
 
 async def gives_way(worker: int, server: int) -> None:
@@ -84,16 +85,3 @@ async def gives_way(worker: int, server: int) -> None:
     group = Path(f"/proc/{worker}/autogroup")
     if group.exists():
         await wait_until(lambda: int(group.read_text().rpartition(" ")[2]) > 0)
-
-
-async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -> None:
-    """If the server is killed, its worker ends too; if it is stopped, it also ends a frozen worker."""
-    async with publisher() as site, of_alice(tmp_path, site, 1) as here:
-        worker = await started(here)
-        await here.stop(signal.SIGKILL)
-        await wait_until(lambda: not is_alive(worker))
-        frozen = await started(here)
-        os.kill(frozen, signal.SIGSTOP)
-        await here.stop()
-        assert here.processes[-1].returncode == 0
-        assert not is_alive(frozen)

@@ -46,7 +46,7 @@ def changed(raw: bytes, how: list[tuple[str, int, bytes]]) -> bytes:
     return raw
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(part=st.sampled_from(["clientDataJSON", "authenticatorData", "signature"]), how=changes)
 def test_a_changed_answer_is_refused(part: str, how: list[tuple[str, int, bytes]]) -> None:
     """Every byte is signed."""
@@ -59,7 +59,7 @@ def test_a_changed_answer_is_refused(part: str, how: list[tuple[str, int, bytes]
         verified_count(PARTY, CHALLENGE, KEY, 0, answer)
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(how=changes)
 def test_a_changed_passkey_is_refused_or_another_one(how: list[tuple[str, int, bytes]]) -> None:
     """Only the challenge protects a new passkey; invalid ones are refused."""
@@ -73,7 +73,7 @@ def test_a_changed_passkey_is_refused_or_another_one(how: list[tuple[str, int, b
     assert len(made.key) <= LONGEST_KEY
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(answer=st.dictionaries(st.sampled_from(["id", "rawId", "type", "response", "x"]), json))
 def test_any_json_is_refused(answer: dict[str, Any]) -> None:
     """Its shape doesn't matter."""
@@ -83,7 +83,7 @@ def test_any_json_is_refused(answer: dict[str, Any]) -> None:
         presented_credential(answer)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(parts=st.dictionaries(st.sampled_from(list(USED["response"])), json))
 def test_any_parts_are_refused(parts: dict[str, Any]) -> None:
     """They replace valid parts."""

@@ -34,7 +34,7 @@ class Installation:
     """A folder with backend.json and data, and its processes. Feeds on loopback are allowed.
 
     The processes are forked from one that has loaded the product. With `program`, Python's arguments before the
-    command, they are started in the usual way.
+    command, those that keep running are started in the usual way.
     """
 
     folder: Path
@@ -77,19 +77,19 @@ class Installation:
             (self.folder / f"{number}.out").open("wb") as out,
             (self.folder / f"{number}.log").open("wb") as log,
         ):
-            process = self._process("microsub", arguments, out, log)
+            if self.program:
+                process = started([*self.program, *arguments], self.environment(), out, log)
+            else:
+                process = self._fork("microsub", arguments, out, log)
         self.processes.append(process)
         return process
 
-    def _process(self, module: str, arguments: Sequence[str], out: IO[bytes], err: IO[bytes]) -> Process:
-        environment = self.environment()
-        if self.program and module == "microsub":
-            return started([*self.program, *arguments], environment, out, err)
-        return fork_server().start(module, arguments, environment, out, err)
+    def _fork(self, module: str, arguments: Sequence[str], out: IO[bytes], err: IO[bytes]) -> Process:
+        return fork_server().start(module, arguments, self.environment(), out, err)
 
     async def _output(self, module: str, arguments: Sequence[str]) -> tuple[int, str, str]:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            code = await asyncio.wait_for(self._process(module, arguments, out, err).wait(), PATIENCE)
+            code = await asyncio.wait_for(self._fork(module, arguments, out, err).wait(), PATIENCE)
             for file in (out, err):
                 file.seek(0)
             return code, out.read().decode(), err.read().decode()
