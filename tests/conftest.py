@@ -229,14 +229,6 @@ async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
     await leave_redis(connection)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Modules with the mark `fake_too` also run on fakeredis."""
-    if "redis" in metafunc.fixturenames and metafunc.definition.get_closest_marker("fake_too"):
-        kinds = ["fake", "real", "cluster"] if THOROUGH else ["fake", "real"]
-        metafunc.definition.add_marker(pytest.mark.parametrize("redis", kinds, indirect=True))
-
-
 @pytest.fixture(params=["fake", "real", "cluster"] if THOROUGH else ["real"])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
     """An empty Redis: a real one, and with `make test-matrix` also a fake one with Lua and a Redis Cluster.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from microsub.accounts.credentials import AttemptCounts
 from microsub.feeds.record import Feeds
 from microsub.posts import garbage
@@ -12,8 +10,6 @@ from microsub.redis import keys
 from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON, candidate
-
-pytestmark = pytest.mark.fake_too
 
 YEARS = 10 * 365 * 86400.0
 

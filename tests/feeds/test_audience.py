@@ -12,8 +12,6 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON
 
-pytestmark = pytest.mark.fake_too
-
 URL = "https://blog.example/feed"
 
 

@@ -11,8 +11,6 @@ from tests.support.polling import next_time
 from tests.support.posts import NOON
 from tests.support.redis_wrappers import Between, once
 
-pytestmark = pytest.mark.fake_too
-
 LEASE = 60.0
 
 

@@ -9,8 +9,6 @@ from microsub.redis import keys
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON
 
-pytestmark = pytest.mark.fake_too
-
 URL = "https://blog.example/feed"
 
 

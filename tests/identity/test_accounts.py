@@ -14,8 +14,6 @@ from microsub.redis.scripts import load
 from microsub.timelines import Channels
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_too
-
 
 async def test_a_new_user_has_notifications_and_saved(redis: Redis) -> None:
     """A new user has the channels of every user; repeating the creation changes nothing."""

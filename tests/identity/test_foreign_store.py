@@ -22,8 +22,6 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
 
-pytestmark = pytest.mark.fake_too
-
 ANN, ME = "ann", "https://ann.example/"
 WHO = Principal(ANN, ME)
 DIGEST = "ab" * 32

@@ -11,8 +11,6 @@ from microsub.configuration.model import OutputConfig
 from tests.outputs.conftest import Publisher
 from tests.support.readers import FEED, OTHER, posts
 
-pytestmark = pytest.mark.fake_too
-
 
 async def declare(alice: Publisher, outputs: dict[str, Any]) -> None:
     """Declare output feeds of Alice in backend.json."""

@@ -34,7 +34,6 @@ async def reserve(server: World, feed: OutputFeed) -> Reservation:
     return await server.outputs.reserve(feed, await server.outputs.rows(feed, server.now), server.now)
 
 
-@pytest.mark.fake_too
 async def test_a_feed_that_goes_while_replies_are_sent(alice: Publisher) -> None:
     """Its keys are deleted, and a late reply doesn't restore any."""
     server = alice.server
@@ -212,7 +211,6 @@ async def test_slow_readers_dont_block_other_networks(alice: Publisher) -> None:
     assert sorted(await asyncio.gather(*held)) == [[200]] * 10 + [[429]] * 5
 
 
-@pytest.mark.fake_too
 async def test_a_reply_that_can_not_be_written_holds_nothing(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another reply took an impression and then Redis fails, the reservations are released at once."""
     server = alice.server

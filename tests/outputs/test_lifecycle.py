@@ -19,8 +19,6 @@ from tests.outputs.conftest import Publisher
 from tests.support import later
 from tests.support.readers import FEED, OTHER, posts
 
-pytestmark = pytest.mark.fake_too
-
 
 async def test_picked_items_are_ordered_by_publication(alice: Publisher) -> None:
     """The order is that of publication, not of the timeline."""

@@ -8,8 +8,6 @@ from microsub.server.stores import output_contents
 from tests.outputs.conftest import Publisher
 from tests.support.readers import OTHER, posts
 
-pytestmark = pytest.mark.fake_too
-
 
 def limited(alice: Publisher, most: int) -> None:
     """Limit Alice's output feeds to this number of items."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from microsub.redis import keys
 from microsub.timelines.retention import RESTORABLE
 from tests.outputs.conftest import Publisher
 from tests.support.invariants import all_keys
-
-pytestmark = pytest.mark.fake_too
 
 FILE = {
     "users": {"alice": {"outputs": {"picks": {"title": "Picks", "max_impressions": 2}, "all": {"channel": "home"}}}}

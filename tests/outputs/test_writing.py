@@ -14,8 +14,6 @@ from microsub.outputs.api import documents
 from tests.outputs.conftest import Publisher
 from tests.support.threads import HeldWork
 
-pytestmark = pytest.mark.fake_too
-
 
 async def test_documents_of_one_user_are_written_one_at_a_time(
     alice: Publisher, monkeypatch: pytest.MonkeyPatch

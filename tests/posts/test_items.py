@@ -15,8 +15,6 @@ from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Between, CountingRedis, KilledError, Wrapped, die, once
 
-pytestmark = pytest.mark.fake_too
-
 BLOG = "https://blog.example/atom"
 MAGIC = b"\x28\xb5\x2f\xfd"
 

@@ -27,8 +27,6 @@ from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Between, Killing, Wrapped, killed_anywhere, once
 
-pytestmark = pytest.mark.fake_too
-
 BLOG = "https://blog.example/atom"
 NAMES = tuple(f"post-{number}" for number in range(7))
 MARK = "packed"

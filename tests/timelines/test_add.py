@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason
 from microsub.redis import keys
 from microsub.timelines.add import Added
 from tests.support.one_reader import ANN, NOW, OneReader, item
-
-pytestmark = pytest.mark.fake_too
 
 
 async def test_a_large_first_fill_keeps_its_time_of_following(world: OneReader) -> None:

@@ -12,8 +12,6 @@ from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Between, CountingRedis
 
-pytestmark = pytest.mark.fake_too
-
 
 async def ids(world: OneReader, uid: str = "global") -> list[str]:
     return [row.id for row in await world.arrivals(uid)]

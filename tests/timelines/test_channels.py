@@ -17,8 +17,6 @@ from microsub.timelines.add import Added
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_too
-
 
 async def uids(world: OneReader) -> list[str]:
     return [channel.uid for channel in await world.channels.list(ANN)]

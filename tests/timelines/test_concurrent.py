@@ -16,8 +16,6 @@ from microsub.redis.protocol import Redis
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 
-pytestmark = pytest.mark.fake_too
-
 UIDS = ("notifications", "home", "work")
 AUTHORS = ("https://a.example/", "https://b.example/", "")
 ITEMS = 120

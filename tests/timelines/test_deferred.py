@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from microsub.accounts.records import Activity
 from microsub.redis import keys
 from microsub.timelines.backlog import TimelineBacklog
 from tests.support.one_reader import ANN, NOW, OneReader
-
-pytestmark = pytest.mark.fake_too
 
 
 async def test_the_latest_visit_counts(world: OneReader) -> None:

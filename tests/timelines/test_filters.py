@@ -14,8 +14,6 @@ from microsub.redis import keys
 from microsub.timelines.add import TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_too
-
 NO_SPAM = OwnChannelSettings(filters=Filters.of({"exclude_words": ["spam"]}))
 
 

@@ -13,8 +13,6 @@ from microsub.redis.tracking import Tracker
 from microsub.timelines.item_cache import UNTRACKED_LIFE, ItemCache
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.fake_too
-
 
 class Source:
     """Items in a dict, without their braces; counts look-ups, and blocks them while `gate` is closed."""

@@ -12,8 +12,6 @@ from microsub.timelines import SavedPosts
 from microsub.timelines.sync.live_events import KEPT_SECONDS, EventPosition, LiveEvents, open_events, read_events
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_too
-
 
 @pytest.fixture
 async def credential(world: OneReader) -> Credential:

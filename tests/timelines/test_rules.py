@@ -16,8 +16,6 @@ from microsub.timelines.add import Added
 from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_too
-
 ALICE, BOB = "https://alice.example/", "https://bob.example/"
 
 

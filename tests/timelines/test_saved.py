@@ -18,8 +18,6 @@ from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
 
-pytestmark = pytest.mark.fake_too
-
 DAY = 86_400
 
 

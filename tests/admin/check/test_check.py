@@ -14,8 +14,6 @@ from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
 
-pytestmark = pytest.mark.fake_too
-
 A, B, C = "1", "2", "3"
 
 

@@ -12,8 +12,6 @@ from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_too
-
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> None:
