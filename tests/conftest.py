@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import itertools
@@ -22,6 +23,7 @@ import certifi
 import jinja2
 import pytest
 import redis as redis_py
+import starlette.routing
 import structlog
 from hypothesis import HealthCheck, settings
 
@@ -77,6 +79,7 @@ def _compiled(environment: jinja2.Environment, source: str, name: str | None = N
 
 
 jinja2.Environment.compile = _compiled  # type: ignore[method-assign, assignment]
+starlette.routing.compile_path = functools.cache(starlette.routing.compile_path)  # the same routes each time
 
 # A script that runs the tests in its background makes them and their child processes ignore SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

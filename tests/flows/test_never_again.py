@@ -32,7 +32,7 @@ from tests.support.polling import World
 T = TypeVar("T")
 UIDS = ("home", "work")
 FEEDS = ("one", "two")
-EXAMPLES = examples(15)
+EXAMPLES = examples(8)
 LIMITS = ChannelSettings(keep_read_days=2, keep_unread_days=20, max_items=8, unread="count", first_fetch_unread=3)
 AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
 SPELLINGS = ("https://{feed}.test/{n}", "http://{feed}.test/{n}", "https://{feed}.test/{n}?utm_source=feed")

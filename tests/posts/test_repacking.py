@@ -274,4 +274,4 @@ class Histories(History):
 def test_any_history_with_packing_in_between(monkeypatch):
     """After each step, every post is its last version; at the end all are packed that become smaller."""
     monkeypatch.setattr("microsub.posts.repacking._BATCH", 2)
-    try_histories(Histories, fake_redis, examples(25), 20)
+    try_histories(Histories, fake_redis, examples(12), 20)

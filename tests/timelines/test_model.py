@@ -38,7 +38,7 @@ FEEDS = ("1", "2", "3")
 AUTHORS = ("https://a.example/", "https://b.example/", "")
 WORDS = ("tea", "rain", "chess")
 START = 1_000.0
-EXAMPLES = examples(30)
+EXAMPLES = examples(20)
 """The number of random histories."""
 
 uids = st.sampled_from(UIDS)
