@@ -95,9 +95,9 @@ class Stages:
             look_up = LookUpStage(feeds, items, completing, self.stored, events, clock=clock, notify=self.wake)
             self._stages.append(self._stage(Stream(redis, "incomplete"), look_up, at_once=LOOK_UPS_AT_ONCE))
 
-    def serve(self, name: str, handle: Handler) -> None:
-        """Handle another stream too, if there is room for delivery's backlog."""
-        self._stages.append(self._stage(Stream(self._redis, name), handle, at_once=4, has_room=self.has_room))
+    def serve(self, name: str, handle: Handler, at_once: int = 4) -> None:
+        """Handle another stream too, so many messages at once, if there is room for delivery's backlog."""
+        self._stages.append(self._stage(Stream(self._redis, name), handle, at_once=at_once, has_room=self.has_room))
 
     async def run(self, grace: float) -> None:
         """Run until `stop`; then finish messages in progress within `grace` seconds, and release the others."""

@@ -36,6 +36,10 @@ class Audience:
         # However long, the latest list is kept.
         self._known: BoundedCache[str, _Known] = BoundedCache(most, lambda known: min(len(known.places), most))
 
+    async def of(self, feed_id: str) -> Places:
+        """The feed's followers. One round trip, and another for a changed list."""
+        return await self.at(feed_id, await self._redis.command(*self.asking(feed_id)))
+
     async def at(self, feed_id: str, edition: bytes | None) -> Places:
         """The feed's followers, for a caller that has just read their edition.
 

@@ -57,12 +57,12 @@ def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
     known = {_page(url) for url in (own, source) if url}
     found: list[LookUp] = []
     author = entry.author
-    if author is not None and author.url and not (author.name and author.photo) and _is_worth_it(author.url, known):
+    if author is not None and author.url and not (author.name and author.photo) and is_worth_it(author.url, known):
         found.append(AuthorPage(author.url))
     places: set[str] = set()
     for url in targets(entry):
         place = normalise_url(url)
-        if place not in places and not _says_something(entry.refs.get(url)) and _is_worth_it(url, known):
+        if place not in places and not _says_something(entry.refs.get(url)) and is_worth_it(url, known):
             places.add(place)
             found.append(LookUpTarget(url))
         if len(places) == MAX_TARGETS:
@@ -94,7 +94,11 @@ def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:
     return entry if author == entry.author and refs == entry.refs else replace(entry, author=author, refs=refs)
 
 
-def _is_worth_it(url: str, known: Collection[str]) -> bool:
+def is_worth_it(url: str, known: Collection[str] = ()) -> bool:
+    """Whether a look-up of that address may find a page.
+
+    Not if it has a secret, is a file or one of the `known` pages, or is on a site that shows servers nothing.
+    """
     path = url.partition("#")[0].partition("?")[0]
     if _page(url) in known or has_credentials(url) or _NO_PAGE.search(path):
         return False

@@ -204,6 +204,8 @@ class OwnChannelSettings(ChannelSettings):
 
 FeedView = Literal["list", "cards", "full"]
 
+FullTextChoice = Literal["off", "on", "auto"]
+
 
 @dataclass(frozen=True)
 class FollowSettings:
@@ -216,6 +218,11 @@ class FollowSettings:
 
     view: Maybe[FeedView] = declared(
         "How the feed's own page shows its posts: `list`, `cards` or `full`; by default as the channel does."
+    )
+    full_text: Maybe[FullTextChoice] = declared(
+        "Which text posts are shown with: `off`, that of the feed; `on`, that of the page that they link to; `auto`, "
+        "that of the page if the feed was found to cut its posts. By default `auto`, but `off` for feeds that were "
+        "followed before the server had this setting."
     )
     hide_in_all: bool = declared("Whether the feed's posts are shown in this channel only, not in *All*.", False)
     notify: Maybe[bool] = declared(

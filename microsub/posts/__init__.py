@@ -6,15 +6,27 @@ from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.posts.entries import POSTS_IN, PostsRead, content_hash, items_to_store, scores_of, settled
+    from microsub.posts.full_text import AUTOMATIC, FULL, FULL_OF, FullText, Texts
     from microsub.posts.garbage import Candidate, newest_id, stored_ids, without_item
     from microsub.posts.imported import COPY, Imported
-    from microsub.posts.ingest import Ingest, Ingested, LookUpLeft, OwnRoom, PostWriter, look_ups_of
+    from microsub.posts.ingest import (
+        ARTICLES,
+        NO_ARTICLES,
+        Ingest,
+        Ingested,
+        LookUpLeft,
+        OwnRoom,
+        PostWriter,
+        look_ups_of,
+        may_want_articles,
+    )
     from microsub.posts.items import AWAY, PIECE, Items, within
     from microsub.posts.repacking import Repacking, RepackingReport
     from microsub.posts.values import (
         BY_USER,
         OWN,
         WRITTEN_GUID,
+        ArticlesWanted,
         EntriesFound,
         ItemIncomplete,
         ItemsStored,

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 import structlog
 
+from microsub.base.clock import DAY
 from microsub.base.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.base.urls import host_of, normalise_url
 from microsub.feeds import COPIED, KEEP_UNFOLLOWED, MERGED, Event, FeedRecord, reading_text
 from microsub.formats.entry_id import guid_digest, told_apart
 from microsub.formats.wire import identified, redated
+from microsub.model.moments import number
 from microsub.posts import duplicates
 from microsub.posts.garbage import listed_again
 from microsub.posts.guid_changes import changed_guids, window
@@ -35,6 +37,7 @@ from microsub.posts.values import (
     FORMER_GUID,
     OWN,
     WRITTEN_GUID,
+    ArticlesWanted,
     EntriesFound,
     ItemIncomplete,
     ItemsStored,
@@ -57,6 +60,12 @@ log = structlog.get_logger(__name__)
 
 LOOK_UPS = Bounds(messages=50_000)
 """Maximum number of waiting look-ups; beyond it, posts remain incomplete for now."""
+
+ARTICLES = Bounds(messages=20_000)
+"""Maximum number of feeds that wait for articles; beyond it, their new posts remain as their feeds have them."""
+
+NO_ARTICLES = "no_articles"
+"""The record's field with the Unix time at which none of its followers wanted full texts; it holds for a day."""
 
 _CLAIM, _UPDATE = load("item_claim"), load("item_update")
 _CHANGED_IF, _HANDED_ON = load("compare_and_set"), load("feed_handed_on")
@@ -454,6 +463,7 @@ class Ingest:
         self._items = items
         self._writer = PostWriter(redis)
         self._stored, self._incomplete = Stream(redis, "stored"), Stream(redis, "incomplete")
+        self._articles = Stream(redis, "articles")
         self._stream = events
         self._clock = clock
         self._notify = notify
@@ -552,11 +562,14 @@ class Ingest:
             wanted += [one.message for one in await look_ups_of(self._items, left)]
         if wanted:
             calls.append(self._incomplete.adding_within(LOOK_UPS, [one.to_fields() for one in wanted]))
+        has_links = new or undelivered or any("url" in one.changed for one in stored.updated)
+        if has_links and may_want_articles(feed, self._clock()):
+            calls.append(self._articles.adding_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()]))
         events = self._events(feed.id, stored, await self._guids_of(left))
         # In one round trip, and in this order: look-ups, for which no user waits, come last.
         replies = await self._redis.scripts([*calls, *self._stream.publishing(events)])
         self._notify()
-        if wanted and not replies[len(calls) - 1]:
+        if wanted and not replies[1]:
             log.info("the queue of look-ups is full; look-ups are postponed", posts=len(wanted))
         await self._stream.published(events)
         await self._writer.announced(stored.updated)
@@ -610,6 +623,12 @@ async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUpLeft]:
             times = int(count) if of_version == version else 0
             found.append(LookUpLeft(times, int(item_id), version))
     return found
+
+
+def may_want_articles(feed: FeedRecord, now: float) -> bool:
+    """Whether a follower of the feed may want full texts, as far as its record says."""
+    asked = number(feed.extra.get(NO_ARTICLES)) or 0.0
+    return not feed.is_internal and not 0 <= now - asked < DAY
 
 
 def _of(feed: FeedRecord, posts: Sequence[ItemToStore]) -> Sequence[ItemToStore]:

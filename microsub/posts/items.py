@@ -11,6 +11,7 @@ from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import host_of, normalise_profile
 from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
+from microsub.posts.full_text import FULL, Texts, with_full
 from microsub.posts.garbage import spare
 from microsub.posts.guid_changes import has_posts_of
 from microsub.posts.packing import packed, unpacked
@@ -38,6 +39,8 @@ _AT_ONCE = 50
 """Posts that one script reads: Redis answers others between two."""
 _SHORT = 16 * 1024
 """Bytes of a post that is read without asking for its size."""
+_PACKED = (b"Data", FULL.encode())
+"""Fields whose value is packed."""
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS, BY_USER)
 
 
@@ -225,6 +228,15 @@ class Items:
         found = zip(ids, await self._read(ids, most, within_reach=within_reach), strict=True)
         return [unpacked(data, item_id) if isinstance(data, bytes) and data else data for item_id, data in found]
 
+    async def texts_up_to(
+        self, ids: Sequence[str], most: int, *, within_reach: bool = False
+    ) -> list[Texts | bytes | int | None]:
+        """The same as `data_up_to`, with the full text of those items that have one. One round trip."""
+        if not ids:
+            return []
+        found = zip(ids, await self._read(ids, most, within_reach=within_reach, full=True), strict=True)
+        return [_texts_of(data, item_id) for item_id, data in found]
+
     async def pieces(self, ids: Sequence[str]) -> AsyncIterator[dict[str, bytes]]:
         """The `data` of those of the items that are stored, in any order, a few megabytes at a time."""
         for part in batches(ids, PIECE // _SHORT):
@@ -238,17 +250,22 @@ class Items:
                 yield {item_id: data for item_id, data in read if data is not None}
 
     async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
-        """The sizes in bytes of these items' `data`, or another field; 0 for missing items. One round trip."""
+        """The sizes in bytes of these items' `data` with their full text, or of another field; 0 for missing items.
+
+        One round trip.
+        """
         if name == "Data":
             return [size if isinstance(size, int) else 0 for size in await self._read(ids, -1)]
         sizes: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), name) for item_id in ids])
         return sizes
 
-    async def _read(self, ids: Sequence[str], most: int, *, within_reach: bool = False) -> list[bytes | int | None]:
+    async def _read(
+        self, ids: Sequence[str], most: int, *, within_reach: bool = False, full: bool = False
+    ) -> list[Any]:
         """The replies to `item_data`, of many items at once where they needn't share a slot."""
         parts = list(batches(ids, 1 if self._redis.is_cluster else _AT_ONCE))
-        asked = self._redis.scripts([_DATA(items=[*map(keys.item, part)], most=most) for part in parts])
-        found: list[bytes | int | None] = []
+        asked = self._redis.scripts([_DATA(items=[*map(keys.item, part)], most=most, full=int(full)) for part in parts])
+        found: list[Any] = []
         for part, reply in zip(parts, await reached(asked) if within_reach else await asked, strict=True):
             found += [AWAY] * len(part) if isinstance(reply, StoreUnavailable) else reply
         return found
@@ -267,8 +284,7 @@ class Items:
         replies = await self._redis.pipeline([("HGETALL", keys.item(item_id)) for item_id in ids])
         rows: list[dict[bytes, bytes]] = [dict(zip(row[::2], row[1::2], strict=True)) for row in replies]
         for item_id, row in zip(ids, rows, strict=True):
-            if b"Data" in row:
-                row[b"Data"] = unpacked(row[b"Data"], item_id)
+            row.update({name: unpacked(row[name], item_id) for name in _PACKED if name in row})
         return rows
 
     async def id_of(self, feed_id: str, guid: str) -> str | None:
@@ -336,6 +352,14 @@ def within(sizes: Iterable[int], most: int) -> int:
 def _stored(name: str, value: Arg) -> Arg:
     """The value of a field in the form in which it is stored."""
     return packed(value) if name == "Data" and isinstance(value, bytes) else value
+
+
+def _texts_of(stored: Any, item_id: str) -> Texts | bytes | int | None:
+    """The texts of an item from the reply to `item_data`."""
+    if isinstance(stored, list):
+        data, full, automatic = stored
+        return with_full(unpacked(data, item_id), unpacked(full, item_id), automatic=bool(automatic))
+    return unpacked(stored, item_id) if isinstance(stored, bytes) and stored else stored
 
 
 def _asking_source(feed_id: str) -> Command:

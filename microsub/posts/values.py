@@ -1,7 +1,8 @@
 """Posts on their way into the store and on to timelines: values and messages. Pure.
 
     ingest ── ItemsStored ─→ delivery
-       └───── ItemIncomplete ─→ look-ups ── ItemsStored ─→ delivery
+       ├───── ItemIncomplete ─→ look-ups ── ItemsStored ─→ delivery
+       └───── ArticlesWanted ─→ articles
 
 Messages contain only ids; `EntriesFound`, for dead letters, contains the posts themselves.
 """
@@ -213,6 +214,22 @@ class ItemIncomplete:
     def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
         """Parse a message. Raises KeyError for anything else."""
         return cls(text(fields["item"]), text(fields["version"]))
+
+
+@dataclass(frozen=True, slots=True)
+class ArticlesWanted:
+    """A feed with posts whose full text its followers may want."""
+
+    feed: str
+
+    def to_fields(self) -> Fields:
+        """One text."""
+        return {"feed": self.feed.encode()}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> ArticlesWanted:
+        """Parse a message. Raises KeyError for anything else."""
+        return cls(text(fields["feed"]))
 
 
 _HEAD = ("guid", "hash", "published", "author", "link", "incomplete", "shared", "extra")

@@ -64,6 +64,11 @@ address = key("meta:address")
 image_secret = key("meta:images")
 """String: a random secret that signs the addresses of pictures. Permanent. `reader.reading.images`."""
 
+articles = key("meta:articles")
+"""String: Unix time since which full texts are automatic for newly followed feeds. Permanent.
+`timelines.channels.follows`.
+"""
+
 packing = key("meta:packing")
 """String: the next item id to be packed. Permanent while there are posts of layout 8. `posts.repacking`."""
 
@@ -163,13 +168,15 @@ surveyed_holds = key("survey:holds")
 ITEM_PREFIX = "item:"
 
 item = key_of("item:<item_id>")
-"""Hash: `ID`, `Published`, `Data` (wire JSON, packed unless it is short; `microsub post ID` prints it), `feed`, `guid`,
-`written_guid` (if it differs), `former_guid` (the guid before it, if the publisher changed it), `hash`, `version`,
-`confirmed`, `untold` (version of an edit that isn't announced yet), `score`, `updated`, `discovered`, `author`, `link`,
-`twin` (the identity it shares with duplicates), `twin_at` (Unix time of its last registration), `incomplete`, `asked`,
-`own` (digest of what the post itself says), `condemned`, `was` (duplicates in feeds that have become this one),
-`by_user` (its user wrote it with an app), and the fields that a program saved. Permanent, deleted when no timeline or
-output feed refers to it any more. `posts.items`.
+"""Hash: `ID`, `Published`, `Data` (wire JSON, packed unless it is short; `microsub post ID` prints it), `Full` (JSON of
+its full text, packed likewise), `full_of` (the link whose page was read for it), `full_auto` (its feed cuts its posts),
+`feed`, `guid`, `written_guid` (if it differs), `former_guid` (the guid before it, if the publisher changed it), `hash`,
+`version`, `confirmed`, `untold` (version of an edit that isn't announced yet), `score`, `updated`, `discovered`,
+`author`, `link`, `twin` (the identity it shares with duplicates), `twin_at` (Unix time of its last registration),
+`incomplete`, `asked`, `own` (digest of what the post itself says), `condemned`, `was` (duplicates in feeds that have
+become this one), `by_user` (its user wrote it with an app), and the fields that a program saved. Permanent, deleted
+when no timeline or output feed refers to it any more.
+`posts.items`.
 """
 
 duplicates = key_of("twins:<identity>")

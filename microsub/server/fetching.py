@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from microsub import discovery
+from microsub.articles import PageReader
 from microsub.base.settings import Settings
 from microsub.base.urls import host_of
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.cache.redis_storage import FeedCopies
 from microsub.delivery import Completing
-from microsub.fetch import Fetcher, FetchSettings, HostPace, IsOurs, SpacedFetcher
+from microsub.fetch import Fetcher, FetchLimits, FetchSettings, HostPace, IsOurs, SpacedFetcher
 from microsub.parsing.pool import ParsePool
 from microsub.server.stores import Stores
 
@@ -30,15 +31,16 @@ def _hosts_of_people(settings: Settings, stores: Stores | None) -> IsOurs:
 
 @contextlib.asynccontextmanager
 async def open_fetcher(
-    settings: Settings, stores: Stores | None = None, pace: HostPace | None = None
+    settings: Settings, stores: Stores | None = None, pace: HostPace | None = None, limits: FetchLimits | None = None
 ) -> AsyncIterator[Fetcher]:
-    """The fetcher; `pace` limits requests to one host.
+    """The fetcher; `pace` limits requests to one host, `limits` bound each.
 
     On this machine's own addresses, it reads only pages of users in `stores`.
     """
     plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
     named = replace(plain, about=settings.base_url) if settings.base_url else plain
-    fetcher = Fetcher(named, pace=pace, is_ours=_hosts_of_people(settings, stores))
+    bound = named if limits is None else replace(named, limits=limits)
+    fetcher = Fetcher(bound, pace=pace, is_ours=_hosts_of_people(settings, stores))
     try:
         yield fetcher
     finally:
@@ -82,3 +84,14 @@ async def open_completing(
         copies: FeedCopies | MappingStorage = MappingStorage({}) if stores is None else FeedCopies(stores.redis)
         stack.push_async_callback(copies.aclose)
         yield Completing(CachingFetcher(copies, SpacedFetcher(fetcher), keep=COPIES_KEPT), parser)
+
+
+PAGE_LIMITS = FetchLimits(total=15.0, body=4 * 1024 * 1024)
+"""Bounds of the page of one post: nobody waits for a larger one."""
+
+
+@contextlib.asynccontextmanager
+async def open_page_reader(settings: Settings, parser: ParsePool, stores: Stores) -> AsyncIterator[PageReader]:
+    """The reader of articles, with one request at a time to each host."""
+    async with open_fetcher(settings, stores, limits=PAGE_LIMITS) as fetcher:
+        yield PageReader(SpacedFetcher(fetcher), parser)

@@ -44,8 +44,8 @@ QUEUES: Mapping[str, Callable[[Stores, delivery.Stages, ParsePool], Handler]] = 
 """The queues of features by name, with what makes the handler of their messages."""
 
 
-STAGES = ("stored", "incomplete", *QUEUES)
-"""All queues: ids for timelines, ids to be completed, and those of features."""
+STAGES = ("stored", "incomplete", "articles", *QUEUES)
+"""All queues: ids for timelines, ids to be completed, feeds with articles to be read, and those of features."""
 
 
 def letter_retry(stores: Stores) -> Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]:

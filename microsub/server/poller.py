@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import structlog
 
+from microsub import articles
 from microsub.accounts import Activity
 from microsub.base.errors import NotFound
 from microsub.base.settings import Settings
@@ -23,13 +24,13 @@ from microsub.polling import Mover, Poller, PollNow, PollReport, PollResult, Tur
 from microsub.posts import Ingest
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
-from microsub.server.fetching import open_caching_fetcher, open_completing
+from microsub.server.fetching import open_caching_fetcher, open_completing, open_page_reader
 from microsub.server.jobs import QUEUES
 from microsub.server.parsers import TASKS
 from microsub.server.stores import Stores, callback_base, ingest, notifications
 from microsub.timelines import TimelineBacklog
 from microsub.websub import Subscriber
-from microsub.work import DeadLetters, Patience
+from microsub.work import DeadLetters, Patience, Stream
 
 log = structlog.get_logger(__name__)
 
@@ -76,11 +77,13 @@ async def open_worker(
     async with (
         open_caching_fetcher(settings, stores) as fetcher,
         open_completing(settings, parser, stores) as completing,
+        open_page_reader(settings, parser, stores) as page_reader,
     ):
         name = worker_name()
         filling = delivery(stores, None if hub_worker is None else hub_worker.delivered)
         tracker = Tracker(stores.url, keys.STREAM_PREFIX)
         stages = delivery_stages(stores, filling, completing, parser, name=name, tracker=tracker)
+        stages.serve("articles", article_stage(stores, page_reader).handle, articles.AT_ONCE)
         poller = feed_poller(stores, fetcher, parser, filling, ingest(stores, stages.wake), subscriber)
         poller.on_refused = on_refused
         try:
@@ -112,6 +115,12 @@ def delivery_stages(
     for queue, handler in QUEUES.items():
         stages.serve(queue, handler(stores, stages, parser))
     return stages
+
+
+def article_stage(stores: Stores, page_reader: articles.PageReader) -> articles.ArticleStage:
+    """The handler of feeds with posts whose full texts may be wanted."""
+    parts = (stores.feeds, stores.items, stores.channels, stores.events, Stream(stores.redis, "articles"))
+    return articles.ArticleStage(*parts, page_reader, clock=stores.clock)
 
 
 def feed_poller(

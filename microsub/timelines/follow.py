@@ -17,7 +17,7 @@ from microsub.configuration.model import Quotas
 from microsub.feeds import FeedRecord, Feeds, InternalAddress, Schedule
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, SettingsOf
-from microsub.posts import Items
+from microsub.posts import ARTICLES, ArticlesWanted, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
@@ -29,7 +29,7 @@ from microsub.timelines.channels.store import Channels
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
 from microsub.timelines.rules import ends_in, forget_ends
-from microsub.work import calendar_of
+from microsub.work import Stream, calendar_of
 
 NEW_FOLLOWS = RateLimit("new follows", "user without a quota of feeds", 10_000, 86_400)
 """Counted in Redis, by day. An unfollowed feed leaves 5 KB for a month, so following and unfollowing without end would
@@ -82,6 +82,7 @@ class Following:
         self._schedule = schedule
         self._channel_settings = channel_settings
         self._due = calendar_of(redis, "follows")
+        self._articles = Stream(redis, "articles")
 
     async def feeds(self, user: str, uid: str) -> list[Followed]:
         """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first.
@@ -134,6 +135,8 @@ class Following:
         if record.last_success is not None:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         await self.join(user, uid, record, now)
+        if is_new and record.last_success is not None and not record.is_internal:
+            await self._want_articles(record.id)
         return await self._one(user, uid, record)
 
     async def follow_again(
@@ -165,7 +168,13 @@ class Following:
                 newest = await self._items.newest(changed.feed, _MOST_ITEMS)
                 await self._fill(user, uid, changed.feed, newest, now)
         await self._channels.note_change(user, uid, now)
+        if settings is not None:
+            await self._want_articles(changed.feed)
         return changed
+
+    async def _want_articles(self, feed_id: str) -> None:
+        """Have the articles of the feed's posts read, if its followers want them."""
+        await self._articles.add_within(ARTICLES, [ArticlesWanted(feed_id).to_fields()])
 
     async def choose_view(self, user: str, uid: str, feed_id: str, view: FeedView, now: float) -> None:
         """Let the feed's own page show its posts in that way, if the channel follows it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.formats.wire import not_ahead
-from microsub.posts import AWAY, PIECE, Items, within
+from microsub.posts import AWAY, PIECE, Items, Texts, within
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 
@@ -38,11 +38,11 @@ class _CacheRead:
 class ItemCache:
     """A cache of at most `max_bytes` of item JSON; the least recently used items are evicted first.
 
-    The JSON lacks its opening brace, because each reply puts its user's members in front: cutting the brace off for
-    every page would copy the page again. Redis reports changes (`redis.tracking`), and a report drops the copy.
-    Without reports, because their connection is broken or there is none, everything is dropped every few seconds.
-    Listens to `tracker` from the first `get` until `aclose`. Missing items aren't remembered. Belongs to one event
-    loop.
+    Items that have a full text are kept with both texts. The JSON lacks its opening brace, because each reply puts its
+    user's members in front: cutting the brace off for every page would copy the page again. Redis reports changes
+    (`redis.tracking`), and a report drops the copy. Without reports, because their connection is broken or there is
+    none, everything is dropped every few seconds. Listens to `tracker` from the first `get` until `aclose`. Missing
+    items aren't remembered. Belongs to one event loop.
     """
 
     def __init__(
@@ -59,33 +59,33 @@ class ItemCache:
         self._items = items
         self._tracker = tracker
         self._clock = clock
-        self._kept: BoundedCache[str, bytes] = BoundedCache(max_bytes, lambda data: len(data) + _OVERHEAD)
+        self._kept: BoundedCache[str, bytes | Texts] = BoundedCache(max_bytes, lambda data: _size(data) + _OVERHEAD)
         self._reads: set[_CacheRead] = set()
         self._flush_at: float | None = 0.0
         self._listening = False
 
-    async def get(self, ids: Sequence[str], *, within_reach: bool = False) -> list[bytes | None]:
+    async def get(self, ids: Sequence[str], *, within_reach: bool = False) -> list[bytes | Texts | None]:
         """The wire JSON of these items without its opening brace, None if an item no longer exists or is corrupt.
 
-        Of items that are large together, only the first ones, up to `PIECE`. At most one round trip, none if all are
-        cached, and another one for large items. `within_reach`: `AWAY` for items that can't be read now because their
-        master is away, instead of StoreUnavailable.
+        Both texts of those that have a full text. Of items that are large together, only the first ones, up to `PIECE`.
+        At most one round trip, none if all are cached, and another one for large items. `within_reach`: `AWAY` for
+        items that can't be read now because their master is away, instead of StoreUnavailable.
         """
         if self._flush_at is not None:
             self._flush_when_due(self._flush_at)
-        found: list[bytes | int | None] = list(map(self._kept.get, ids))
+        found: list[bytes | Texts | int | None] = list(map(self._kept.get, ids))
         missing = [] if all(found) else [item_id for item_id, data in zip(ids, found, strict=True) if data is None]
         for item_id in ids if not missing else set(ids).difference(missing):
             self._kept.touch(item_id)
         if missing:
             read = dict(zip(missing, await self._read(missing, _SHORT, within_reach), strict=True))
             found = [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
-        count = within((data if isinstance(data, int) else len(data or b"") for data in found), PIECE)
+        count = within((data if isinstance(data, int) else _size(data or b"") for data in found), PIECE)
         large = [item_id for item_id, data in zip(ids[:count], found, strict=False) if isinstance(data, int)]
         whole = dict(zip(large, await self._read(large, sys.maxsize, within_reach), strict=True)) if large else {}
         shown = zip(ids[:count], found, strict=False)
         read_whole = (whole.get(item_id) if isinstance(data, int) else data for item_id, data in shown)
-        return [data if isinstance(data, bytes) else None for data in read_whole]
+        return [None if isinstance(data, int) else data for data in read_whole]
 
     async def aclose(self) -> None:
         """Stop listening and forget everything."""
@@ -118,20 +118,21 @@ class ItemCache:
 
     # --- implementation --------------------------------------------------------------------------------------------
 
-    async def _read(self, missing: Sequence[str], most: int, within_reach: bool) -> list[bytes | int | None]:
+    async def _read(self, missing: Sequence[str], most: int, within_reach: bool) -> list[bytes | Texts | int | None]:
         """These items from the store; the sizes of those with more than `most` bytes."""
         read = _CacheRead()
         self._reads.add(read)
         try:
-            found = await self._items.data_up_to(missing, most, within_reach=within_reach)
+            found = await self._items.texts_up_to(missing, most, within_reach=within_reach)
             now = self._now()
-            values = [_opened(data, now) if isinstance(data, bytes) else data for data in found]
+            values = [data if isinstance(data, int) else _opened(data, now) for data in found]
         finally:
             self._reads.discard(read)
         if not read.all_stale:
             for item_id, data in zip(missing, values, strict=True):
-                if isinstance(data, bytes) and data and item_id not in read.stale and len(data) <= _LARGEST:
-                    self._kept[item_id] = data
+                cached = None if isinstance(data, int) or not data or item_id in read.stale else data
+                if cached is not None and _size(cached) <= _LARGEST:
+                    self._kept[item_id] = cached
         return values
 
     def _flush_when_due(self, flush_at: float) -> None:
@@ -149,9 +150,15 @@ class ItemCache:
             read.all_stale = True
 
 
-def _opened(data: bytes, now: float) -> bytes | None:
+def _size(data: bytes | Texts) -> int:
+    return len(data.own) + len(data.full) if isinstance(data, Texts) else len(data)
+
+
+def _opened(data: bytes | Texts | None, now: float) -> bytes | Texts | None:
     """An item without its opening brace, and not later than `now`; None for what can't be unpacked, which is no JSON.
 
     `AWAY` stays what it is.
     """
-    return not_ahead(data, now)[1:] if data[:1] in {b"{", AWAY} else None
+    if isinstance(data, Texts):
+        return data._replace(own=not_ahead(data.own, now)[1:], full=not_ahead(data.full, now)[1:])
+    return not_ahead(data, now)[1:] if data is not None and data[:1] in {b"{", AWAY} else None

@@ -17,13 +17,14 @@ from microsub.base.urls import mask_credentials
 from microsub.feeds import Feeds
 from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
 from microsub.model.settings import UnreadStyle
-from microsub.posts import Items
+from microsub.posts import Items, Texts
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reached, text
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.channels.store import ChannelNames, Channels
 from microsub.timelines.feed_names import OwnNames, feed_name
+from microsub.timelines.full_text import TextChoices
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.pages import read_page, shown, walk_rows
 from microsub.timelines.splicer import Splicer
@@ -108,6 +109,7 @@ class ReaderViews:
         self._seen = seen
         self._splicer = Splicer()
         self.own_names = OwnNames(channels, feeds)
+        self.texts = TextChoices(channels)
         self._feed_of: BoundedCache[str, str] = BoundedCache(_MOST_ITEMS)
         self._turns = KeyedLocks()
 
@@ -201,7 +203,7 @@ class ReaderViews:
         `AWAY` for those whose master of the cluster is away. Feeds have the user's own names; `own_names` is their
         number, if a page has read it.
         """
-        return await self._named(user, await self._cache.get(ids, within_reach=True), own_names)
+        return await self._chosen(user, await self._cache.get(ids, within_reach=True), own_names)
 
     async def post(self, user: str, id_: str) -> bytes | None:
         """The reply with that item alone; None if none of the user's channels shows it."""
@@ -227,15 +229,19 @@ class ReaderViews:
 
     async def wire_items(self, user: str, rows: Sequence[Row], name: str) -> list[bytes | None]:
         """Items of one channel of that name as JSON, None for a missing item; large ones as in `data`."""
-        data = await self._named(user, await self._cache.get([row.id for row in rows]))
+        data = await self._chosen(user, await self._cache.get([row.id for row in rows]))
         return [
             None if item is None else self._splicer.prefixes(row.channel, name)[row.state][1:] + item
             for row, item in zip(rows, data, strict=False)
         ]
 
-    async def _named(self, user: str, data: list[bytes | None], number: bytes | None = None) -> list[bytes | None]:
+    async def _chosen(
+        self, user: str, data: list[bytes | Texts | None], number: bytes | None = None
+    ) -> list[bytes | None]:
+        """The items with the texts that the user has chosen, and the user's names for feeds."""
         names = await self.own_names.of(user, number)
-        return [item and names.put_into(item) for item in data] if names else data
+        chosen = await self.texts.of(user, data, number)
+        return [item and names.put_into(item) for item in chosen] if names else chosen
 
     async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:
         """Note the visit; returns whether posts waited for the user's timelines and have now been added."""

@@ -19,6 +19,7 @@ from microsub.base.plaintext import escaped_json
 from microsub.configuration.model import SourceConfig, encode
 from microsub.formats.wire import identified
 from microsub.model.reader import GLOBAL
+from microsub.posts import AUTOMATIC, FULL, FULL_OF
 from microsub.redis.replies import text
 from microsub.timelines import absences, states
 from microsub.transfer.records import (
@@ -54,6 +55,7 @@ OWN_FIELDS = frozenset(
     {
         *("ID", "feed", "guid", "score", "discovered", "updated", "Published", "hash", "author", "link", "Data"),
         *("incomplete", "version", "confirmed", "untold", "asked", "condemned", "twin", "twin_at", "was", "copy"),
+        *(FULL, FULL_OF, AUTOMATIC),
     }
 )
 """The fields of an item that ingest writes; all others were added when it was saved."""

@@ -7,6 +7,7 @@ here first; to unfollow it, the caller removes the channel from the derived set 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -17,9 +18,10 @@ from microsub.accounts import absent
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, QuotaReached
-from microsub.model.reader import BUILT_IN, MOVE, SAVED, FeedMove, Subscription, read_moves
+from microsub.model.reader import BUILT_IN, MOVE, SAVED, ChannelKey, FeedMove, Subscription, read_moves
 from microsub.model.settings import NO_SETTINGS, Filters, FollowSettings, stated
 from microsub.redis import keys
+from microsub.redis.lease import first_value
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
 from microsub.redis.replies import raw_fields, reading, text, texts
@@ -137,6 +139,16 @@ class Follows:
         await self._redis.script(
             load("compare_and_set")(record=keys.user(user), user=keys.user(user), fields=(_NAMES, "", NEVER_NAMED))
         )
+
+    async def automatic_since(self) -> float:
+        """The Unix time from which on full texts are automatic for newly followed feeds: of the first call of all."""
+        return float(await first_value(self._redis, keys.articles(), lambda: f"{time.time():.3f}"))
+
+    async def of_feed(self, feed_id: str, places: Sequence[ChannelKey]) -> list[Subscription]:
+        """The follows of that feed by those of these channels that follow it. One round trip."""
+        held = [keys.channel_feeds(user, uid) for user, uid in places]
+        found = zip(held, await self._redis.pipeline([("HGET", key, feed_id) for key in held]), strict=True)
+        return [read_subscription(key, feed_id, value) for key, value in found if value is not None]
 
     async def former_feeds(self, user: str) -> dict[str, str]:
         """The feeds that were replaced, and the feed that replaced each."""

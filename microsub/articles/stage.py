@@ -1,0 +1,229 @@
+"""Fetches the articles of posts whose followers want full texts, and stores them beside the feeds' own texts.
+
+What a follower chooses decides what they see (`timelines.full_text`); here it only decides what is fetched: with `on`
+the article of every new post, with `auto` those of feeds that cut their posts, and of some posts to find that out. If a
+page can't be read, the feed's text stays, and the feed's record says why.
+
+Everything may happen twice. A post is noted as done (`FULL_OF`) after its text was written and announced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from microsub.articles.cuts import Judgement, is_cut
+from microsub.articles.extraction import ARTICLE_IN, Article
+from microsub.base.errors import ParseError
+from microsub.feeds import Event
+from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
+from microsub.formats.entry_id import body_text
+from microsub.formats.lookups import is_worth_it
+from microsub.formats.wire import from_wire
+from microsub.model.settings import FullTextChoice
+from microsub.parsing.pool import ParsePool
+from microsub.posts import (
+    ARTICLES,
+    AUTOMATIC,
+    FULL,
+    FULL_OF,
+    NO_ARTICLES,
+    WRITTEN_GUID,
+    ArticlesWanted,
+    FullText,
+    Items,
+    Texts,
+)
+from microsub.redis.replies import filled
+from microsub.timelines import choice_of, strongest
+from microsub.work import Stream
+
+if TYPE_CHECKING:
+    from microsub.feeds import Events, FeedRecord, Feeds
+    from microsub.fetch import Fetching
+    from microsub.timelines import Channels
+    from microsub.work import Message
+
+AT_ONCE = 16
+"""Feeds whose articles are fetched at the same time in one process."""
+
+LATEST = 40
+"""Latest posts of a feed whose articles are fetched."""
+
+_LONGEST = 1024 * 1024
+"""Bytes of a post with its full text; longer ones aren't cut."""
+
+_ENOUGH = 0.8
+"""The length of an article in relation to the feed's text, below which the feed's text is better."""
+
+SECONDS = 60.0
+"""Seconds for the articles of one message; the rest of them go to the end of the queue."""
+
+_MOST_ASKED, _ASKED_AT_ONCE = 1000, 100
+"""Followers of a feed whose choice is looked at, and those in one round trip."""
+
+TROUBLE, TROUBLE_AT = "article_error", "article_error_at"
+"""The record's fields with the reason why the last page without an article had none, and the Unix time of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """A post with a title and a link; `done` is the link whose page was read."""
+
+    id: str
+    feed: str
+    guid: str
+    link: str
+    title: str
+    text: str
+    done: str
+    automatic: bool | None
+    """Whether its full text is marked as automatic; None without a full text."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoArticle:
+    """Why a page has no article, for people.
+
+    `lasting`: it will have none later either; `unreached`: its server didn't answer.
+    """
+
+    why: str
+    lasting: bool
+    unreached: bool = False
+
+
+class PageReader:
+    """Reads articles: fetches pages with `fetcher`, which spaces requests to a host, and parses them with `parser`."""
+
+    def __init__(self, fetcher: Fetching, parser: ParsePool) -> None:
+        self._fetcher = fetcher
+        self._parser = parser
+
+    async def read(self, link: str, title: str) -> Article | NoArticle:
+        """The article on the page at `link`, or why there is none. Raises ParserUnavailable."""
+        found = await self._fetcher.fetch(FetchRequest(link.partition("#")[0], accept=PAGE_ACCEPT))
+        if isinstance(found, FetchFailed):
+            return NoArticle(found.detail, found.lasting, unreached=not found.lasting and found.status is None)
+        if not isinstance(found, Fetched):
+            return NoArticle("no article was found on the page", lasting=False)
+        try:
+            about = found.final_url, found.content_type, title
+            return await self._parser.run(ARTICLE_IN, found.url, found.body, *about, keys=("articles",))
+        except ParseError as error:
+            error.__traceback__ = None  # it would keep the page in memory
+            return NoArticle(error.detail, lasting=True)
+
+
+@dataclass(eq=False, repr=False)
+class ArticleStage:
+    """Handles `ArticlesWanted`. Any number of workers may."""
+
+    feeds: Feeds
+    items: Items
+    channels: Channels
+    events: Events
+    articles: Stream
+    reader: PageReader
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+
+    async def handle(self, message: Message) -> None:
+        """Fetch what the feed's followers want. Raises StoreError and ParserUnavailable; any other error means an
+        invalid message.
+        """
+        feed = await self.feeds.get(ArticlesWanted.of(message.fields).feed)
+        if feed is None or feed.is_internal:
+            return
+        choice = await self._choice(feed.id)
+        if choice == "off":
+            await self.feeds.update(feed.id, {NO_ARTICLES: str(int(self.clock()))})
+            return
+        if NO_ARTICLES in feed.extra:
+            await self.feeds.update(feed.id, {NO_ARTICLES: None})
+        posts = await self._posts(await self.items.newest(feed.id, LATEST))
+        judged = await self._read(feed, choice, [post for post in posts if post.done != post.link])
+        if judged.is_cut:
+            await self._show([post for post in await self._posts([one.id for one in posts]) if not post.automatic])
+
+    async def _read(self, feed: FeedRecord, choice: FullTextChoice, posts: Sequence[_Post]) -> Judgement:
+        """Read the articles of these posts, as far as they are wanted."""
+        judged, until = Judgement.of(feed.extra, self.clock()), self.clock() + SECONDS
+        for tried, post in enumerate(posts):
+            if choice == "auto" and not judged.wants(tried):
+                break
+            if self.clock() > until:
+                await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
+                break
+            found, trouble = await self.reader.read(post.link, post.title), None
+            if isinstance(found, Article):
+                judged = judged.after(is_cut(post.text, found.text, post.link, feed.home or feed.url), self.clock())
+                if choice == "on" or judged.last:
+                    trouble = await self._take(post, found)
+            else:
+                trouble = found.why
+            said = {TROUBLE: trouble, TROUBLE_AT: f"{self.clock():.0f}"} if trouble else {}
+            await self.feeds.update(feed.id, judged.noted | said)
+            if isinstance(found, Article) or found.lasting:
+                await self.items.note({post.id: {FULL_OF: post.link}})
+            elif found.unreached:
+                break  # its other pages would take as long, and fail too
+        return judged
+
+    async def _choice(self, feed_id: str) -> FullTextChoice:
+        """The strongest choice of the feed's followers."""
+        found: FullTextChoice = "off"
+        places = (await self.feeds.audience.of(feed_id))[:_MOST_ASKED]
+        since = await self.channels.automatic_since()
+        for start in range(0, len(places), _ASKED_AT_ONCE):
+            follows = await self.channels.of_feed(feed_id, places[start : start + _ASKED_AT_ONCE])
+            found = strongest([found, *(choice_of(one, since) for one in follows)])
+            if found == "on":
+                break
+        return found
+
+    async def _posts(self, ids: Sequence[str]) -> list[_Post]:
+        """Those of the items that are articles with a page of their own."""
+        facts = await self.items.fields(ids, ("guid", WRITTEN_GUID, "link", FULL_OF, "feed"))
+        texts = await self.items.texts_up_to(ids, _LONGEST)
+        return [
+            post
+            for item, row, data in zip(ids, facts, texts, strict=True)
+            if data is not None and not isinstance(data, int) and (post := _post(item, filled(row), data)) is not None
+        ]
+
+    async def _take(self, post: _Post, article: Article) -> str | None:
+        """Store and announce the full text of a post; returns why not, if the feed's text is better."""
+        if len(article.text) < len(post.text) * _ENOUGH:
+            return "the page has less text than the feed"
+        await self.items.note({post.id: {FULL: FullText(article.html, article.text).stored()}})
+        await self._announce([post])
+        return None
+
+    async def _show(self, posts: Sequence[_Post]) -> None:
+        """Show these full texts to followers with the choice `auto`, since their feed cuts its posts."""
+        shown = [post for post in posts if post.automatic is False]
+        await self.items.note({post.id: {AUTOMATIC: "1"} for post in shown})
+        await self._announce(shown)
+
+    async def _announce(self, posts: Sequence[_Post]) -> None:
+        now = self.clock()
+        events = [Event("post_modified", one.feed, now, one.id, one.guid, ("content",)) for one in posts]
+        await self.events.announce(events)
+
+
+def _post(item: str, row: Sequence[str], data: Texts | bytes) -> _Post | None:
+    """The post of an item from its fields and texts; None if it isn't an article with a page of its own."""
+    guid, written, link, done, feed = row
+    try:
+        entry = from_wire(orjson.loads(data.own if isinstance(data, Texts) else data))
+    except ValueError:
+        return None  # it is corrupt
+    if entry.post_type != "article" or not entry.name or not link or not is_worth_it(link):
+        return None
+    automatic = data.automatic if isinstance(data, Texts) else None
+    return _Post(item, feed, written or guid, link, entry.name, body_text(entry), done, automatic)

@@ -1,0 +1,63 @@
+"""The full text of a post, from the page that it links to, beside the text of its feed. Pure.
+
+It is a field of the item of its own, so an edit of the feed never changes it. Each follower chooses which text to see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any, NamedTuple
+
+import orjson
+
+from microsub.formats.wire import dump
+from microsub.posts.packing import packed
+
+FULL = "Full"
+"""The field of an item with its full text, packed."""
+
+AUTOMATIC = "full_auto"
+"""The field of an item whose full text is also shown to followers with the choice `auto`: its feed cuts its posts."""
+
+FULL_OF = "full_of"
+"""The field of an item with the link whose page was read last, also if it had no article."""
+
+_LARGEST_ITEM = 3 * 1024 * 1024
+"""Bytes of an item with its full text, so that apps are never sent much more than for an item of a feed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullText:
+    """An article as HTML, which is sanitised, and as text."""
+
+    html: str
+    text: str
+
+    def stored(self) -> bytes:
+        """The value of the field."""
+        return packed(dump({"html": self.html, "text": self.text}))
+
+
+class Texts(NamedTuple):
+    """The JSON of an item with the text of its feed, and with its full text; `automatic` as in `AUTOMATIC`."""
+
+    own: bytes
+    full: bytes
+    automatic: bool
+
+
+def with_full(data: bytes, full: bytes, *, automatic: bool) -> bytes | Texts:
+    """The texts of an item, from its JSON and the unpacked field `Full`; only the JSON if they don't fit."""
+    try:
+        content: dict[str, str] = orjson.loads(full)
+        wire: dict[str, Any] = orjson.loads(data)
+    except ValueError:
+        return data  # one of them is corrupt, which was logged when it was unpacked
+    if photos := [url for url in wire.get("photo", ()) if escape(url) not in content["html"]]:
+        wire["photo"] = photos
+    else:
+        wire.pop("photo", None)
+    # The ids stay the last members, and a missing author the last one before them.
+    whole = dump({"type": wire.get("type", "entry"), "content": None} | wire | {"content": content})
+    return Texts(data, whole, automatic) if len(whole) <= _LARGEST_ITEM else data

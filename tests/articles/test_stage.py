@@ -1,0 +1,301 @@
+"""Articles are read for followers who want full texts, from a publisher on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from microsub.articles import ArticleStage, PageReader
+from microsub.articles.stage import TROUBLE
+from microsub.model.settings import FollowSettings
+from microsub.posts import ArticlesWanted
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.server.poller import article_stage
+from microsub.work import Message, Stream
+from tests.support.parsing import PARSER
+from tests.support.polling import World, world
+from tests.support.redis_wrappers import Killing, killed_anywhere
+from tests.support.web import Answer, Publisher, html_reply
+
+HOST = "paper.test"
+WORDS = "The harbour was quiet that morning, and nobody had seen the ferry since Tuesday, said the keeper. "
+ARTICLE = "".join(f"<p>Paragraph {number}. {WORDS * 3}</p>" for number in range(8))
+
+
+def page(title: str, body: str = ARTICLE) -> Answer:
+    """A page with an article amid a menu and links to others."""
+    menu = "".join(f'<li><a href="/s{number}">Section {number}</a></li>' for number in range(20))
+    return html_reply(
+        f"<!doctype html><title>{title} – The Paper</title><body><nav><ul>{menu}</ul></nav>"
+        f'<article><h1>{title}</h1>{body}<img src="/boat.jpg" alt="A boat"></article>'
+        f'<aside class="related"><ul>{menu}</ul></aside><footer>About us, imprint</footer></body>'
+    )
+
+
+def feed(site: Publisher, texts: Mapping[str, str]) -> Answer:
+    """An RSS feed with an entry for each page."""
+    items = "".join(
+        f"<item><title>{name.title()}</title><link>{site.url(f'/{name}', HOST)}</link><guid>{name}</guid>"
+        f"<description>{text}</description></item>"
+        for name, text in texts.items()
+    )
+    document = f'<rss version="2.0"><channel><title>The Paper</title>{items}</channel></rss>'
+    return Answer(document.encode(), headers=[("Content-Type", "application/rss+xml")])
+
+
+CUT = dict.fromkeys(("one", "two", "three", "four"), f"Paragraph 0. {WORDS}…")
+
+
+def serve(site: Publisher, texts: Mapping[str, str] = CUT) -> str:
+    for name in texts:
+        site.serve(f"/{name}", page(name.title()))
+    return site.serve("/feed", feed(site, texts))
+
+
+def stage(it: World) -> ArticleStage:
+    return article_stage(it, PageReader(it.fetcher, PARSER))
+
+
+async def read_articles(it: World) -> None:
+    """Handle all waiting messages."""
+    stages = it.make_stages()
+    stages.serve("articles", stage(it).handle)
+    await stages.run_once()
+
+
+async def follow(it: World, site: Publisher, choice: str | None = None, user: str = "alice") -> Any:
+    """Follow the feed, newly, with that choice."""
+    await it.redis.command("SET", keys.articles(), "0")
+    found = await it.follow(site.url("/feed", HOST), user)
+    if choice is not None:
+        await it.channels.update_subscription(user, "home", found.id, settings=FollowSettings(full_text=choice))
+    return found
+
+
+async def shown(it: World, user: str = "alice") -> dict[str, str]:
+    """The text of each post as the user's apps get it."""
+    ids = [row.id for row in await it.rows(user)]
+    found = [orjson.loads(b"{" + item) for item in await it.parts.reading.data(user, ids) if item]
+    return {post["name"]: post["content"]["text"] for post in found}
+
+
+async def test_a_feed_that_cuts_its_posts_is_found_out_by_three_of_them(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site)
+    await it.poll(followed)
+    assert all(text.endswith("…") for text in (await shown(it)).values())
+    await read_articles(it)
+    found = await shown(it)
+    assert len(found) == 4
+    assert all("Paragraph 7." in text and "Section 3" not in text for text in found.values())
+    assert [site.count(f"/{name}") for name in CUT] == [1, 1, 1, 1]
+
+
+async def test_a_feed_with_whole_posts_stays_as_it_is_after_three_pages(site: Publisher, it: World) -> None:
+    whole = {name: ARTICLE.replace("<p>", " ").replace("</p>", " ") for name in (*CUT, "five", "six")}
+    serve(site, whole)
+    followed = await follow(it, site)
+    await it.poll(followed)
+    before = await shown(it)
+    await read_articles(it)
+    assert await shown(it) == before
+    assert sum(site.count(f"/{name}") for name in whole) == 3
+    serve(site, {"seven": whole["one"], **whole})
+    await it.poll(followed)
+    await read_articles(it)
+    assert site.count("/seven") == 0, "it is known"
+
+
+async def test_an_edit_of_the_feed_does_not_undo_the_full_text(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    site.serve("/feed", feed(site, {**CUT, "one": f"Corrected. {WORDS}…"}))
+    assert (await it.poll(followed)).updated == 1
+    await read_articles(it)
+    assert "Paragraph 7." in (await shown(it))["One"]
+    (own,) = [text for text in await it.texts() if "/one" in text]
+    assert "Corrected." in own
+    assert site.count("/one") == 1
+
+
+async def test_a_post_with_another_link_is_read_again(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    site.serve("/moved", page("One", ARTICLE.replace("harbour", "lagoon")))
+    document = feed(site, CUT).body.replace(site.url("/one", HOST).encode(), site.url("/moved", HOST).encode())
+    site.serve("/feed", Answer(document, headers=[("Content-Type", "application/rss+xml")]))
+    await it.poll(followed)
+    await read_articles(it)
+    assert "lagoon" in (await shown(it))["One"]
+
+
+async def test_followers_from_before_keep_the_feeds_text_beside_one_who_sees_the_full_text(
+    site: Publisher, it: World
+) -> None:
+    serve(site)
+    await follow(it, site, user="bob")
+    await it.redis.command("SET", keys.articles(), f"{it.now + 1}")
+    it.clock.advance(2)
+    followed = await it.follow(site.url("/feed", HOST), "alice")
+    await it.poll(followed)
+    await read_articles(it)
+    assert all("Paragraph 7." in text for text in (await shown(it, "alice")).values())
+    assert all(text.endswith("…") for text in (await shown(it, "bob")).values())
+
+
+async def test_two_followers_see_the_text_that_each_has_chosen(site: Publisher, it: World) -> None:
+    whole = {name: ARTICLE.replace("<p>", " ").replace("</p>", " ") for name in ("five", "six", "seven")}
+    serve(site, {"one": CUT["one"]} | whole)
+    await follow(it, site, "off", "alice")
+    await follow(it, site, "auto", "carol")
+    followed = await follow(it, site, "on", "bob")
+    await it.poll(followed)
+    await read_articles(it)
+    assert all("Paragraph 7." in text for text in (await shown(it, "bob")).values())
+    for user in ("alice", "carol"):
+        assert (await shown(it, user))["One"].endswith("…"), "most of the posts are whole"
+    await it.channels.update_subscription("alice", "home", followed.id, settings=FollowSettings(full_text="on"))
+    assert await shown(it, "alice") == await shown(it, "bob")
+
+
+async def test_turning_it_on_reads_the_posts_that_are_there(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site, "off")
+    await it.poll(followed)
+    await read_articles(it)
+    assert {asked.path for asked in site.asked} == {"/feed"}
+    await it.following.change("alice", "home", followed.id, it.now, settings=FollowSettings(full_text="on"))
+    await read_articles(it)
+    assert all("Paragraph 7." in text for text in (await shown(it)).values())
+
+
+async def test_a_second_follower_of_a_feed_gets_full_texts_of_stored_posts(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site, "off")
+    await it.poll(followed)
+    await read_articles(it)
+    await it.accounts.add_user("bob", "", it.now)
+    await it.channels.create("bob", "Home", it.now, "home")
+    await it.following.follow("bob", "home", site.url("/feed", HOST), it.now)
+    await read_articles(it)
+    assert all("Paragraph 7." in text for text in (await shown(it, "bob")).values())
+    assert all(text.endswith("…") for text in (await shown(it)).values())
+
+
+async def test_nothing_is_asked_for_if_all_follow_from_before(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await it.follow(site.url("/feed", HOST))
+    await it.redis.command("SET", keys.articles(), f"{it.now + 1}")
+    await it.poll(followed)
+    await read_articles(it)
+    assert {asked.path for asked in site.asked} == {"/feed"}
+    serve(site, {**CUT, "five": CUT["one"]})
+    await it.poll(followed)
+    assert await Stream(it.redis, "articles").newest() is None, "the feed's record says that nobody wants it"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(b"gone", 404), "the server answered 404"),
+        (Answer(b"no", 403), "the server answered 403"),
+        (Answer(b"%PDF-1.7", headers=[("Content-Type", "application/pdf")]), "its address doesn't lead to a web page"),
+        (html_reply("<title>Sign in</title><form><input></form>"), "no article was found on the page"),
+        (
+            html_reply(
+                '<script type="application/ld+json">{"isAccessibleForFree": "False"}</script>'
+                f"<article><h1>One</h1><p>{WORDS * 2}</p><p>Subscribe to read on, {WORDS}</p></article>"
+            ),
+            "the page shows the article only to subscribers",
+        ),
+        (html_reply("<p>" * 3_000_000), "the page has more than 4 MB"),
+        (html_reply("<p><b>x</b></p>" * 130_000), "the page has more than 50000 elements"),
+    ],
+)
+async def test_a_page_that_cant_be_read_leaves_the_feeds_text_and_says_why(
+    site: Publisher, it: World, answer: Answer, why: str
+) -> None:
+    serve(site)
+    for name in CUT:
+        site.serve(f"/{name}", answer)
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    assert all(text.endswith("…") for text in (await shown(it)).values())
+    assert (await it.record(followed)).extra[TROUBLE] == why
+
+
+async def test_a_page_that_is_refused_is_not_asked_for_again(site: Publisher, it: World) -> None:
+    serve(site)
+    site.serve("/one", Answer(b"gone", 404))
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    await Stream(it.redis, "articles").add([ArticlesWanted(followed.id).to_fields()])
+    await read_articles(it)
+    assert site.count("/one") == 1
+    assert "Paragraph 7." in (await shown(it))["Two"]
+
+
+async def test_a_server_that_cant_be_reached_is_tried_once_a_round(site: Publisher, it: World) -> None:
+    serve(site)
+    for name in CUT:
+        site.serve(f"/{name}", lambda asked: asked.reset())
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    assert len([asked for asked in site.asked if asked.path != "/feed"]) == 1
+    serve(site, {**CUT, "five": CUT["one"]})
+    await it.poll(followed)
+    await read_articles(it)
+    assert all("Paragraph 7." in text for text in (await shown(it)).values())
+
+
+async def test_notes_and_addresses_with_secrets_are_not_read(site: Publisher, it: World) -> None:
+    items = f"<item><description>{WORDS}…</description><link>{site.url('/note', HOST)}</link></item>"
+    secret = site.url("/secret", HOST).replace("//", "//me:pass@")
+    items += f"<item><title>A title</title><description>{WORDS}…</description><link>{secret}</link></item>"
+    body = f'<rss version="2.0"><channel><title>x</title>{items}</channel></rss>'.encode()
+    site.serve("/feed", Answer(body, headers=[("Content-Type", "application/rss+xml")]))
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    assert {asked.path for asked in site.asked} == {"/feed"}
+
+
+async def test_full_texts_leave_with_their_post(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    row = (await it.rows())[0]
+    assert (await it.items.raw([row.id]))[0][b"Full"].startswith(b'{"html":')
+
+
+async def test_a_worker_that_is_killed_anywhere_leaves_the_same_texts(real_redis: Redis, site: Publisher) -> None:
+    serve(site)
+    redis = Killing(real_redis)
+    async with world(redis) as it:
+        ids: list[str] = []
+
+        async def prepare() -> None:
+            followed = await follow(it, site)
+            await it.poll(followed)
+            ids[:] = [followed.id]
+
+        async def act() -> None:
+            await stage(it).handle(Message("1-1", ArticlesWanted(ids[0]).to_fields()))
+
+        async def state() -> dict[str, str]:
+            return await shown(it)
+
+        site.serve("/feed", feed(site, {name: CUT[name] for name in ("one", "two", "three")}))
+        assert await killed_anywhere(redis, prepare, act, state) > 10
