@@ -23,11 +23,13 @@ Examples:
   microsub-conformance --endpoint … --token … --only paging --only 'reading.*'
   microsub-conformance --endpoint … --token … --source spec --format junit --output report.xml
   microsub-conformance --list
+  microsub-conformance --greader https://reader.example/api/greader.php --user alice --password …
 
 \b
 Exit codes: 0 the server meets the specification, 1 a requirement of it is not met or
 can't be judged, 2 the suite could not run. Requirements of apps and of the design of
-microsub-server count only with --strict, or if --only or --source selects them.
+microsub-server count only with --strict, or if --only or --source selects them; those of
+the Google Reader API, which has no specification, count always.
 """
 
 
@@ -40,6 +42,9 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 @click.command(epilog=EPILOG)
 @click.option("--endpoint", metavar="URL", help="The Microsub endpoint of the server under test.")
 @click.option("--token", metavar="T", help="A token of the first user, with all scopes.")
+@click.option("--greader", metavar="URL", help="Check the Google Reader API at this address instead, as apps have it.")
+@click.option("--user", metavar="NAME", help="The user who signs in to the Google Reader API.")
+@click.option("--password", metavar="PW", help="The password of that user for apps.")
 @click.option("--second-token", metavar="T", help="A token of another user, to check that users are isolated.")
 @click.option("--second-endpoint", metavar="URL", help="The other user's endpoint, if it is different.")
 @click.option(
@@ -97,6 +102,9 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 def conformance(
     endpoint: str | None,
     token: str | None,
+    greader: str | None,
+    user: str | None,
+    password: str | None,
     second_token: str | None,
     second_endpoint: str | None,
     read_token: str | None,
@@ -114,26 +122,28 @@ def conformance(
     output: Path | None,
     list_only: bool,
 ) -> None:
-    """Check any Microsub server from outside.
+    """Check any Microsub server from outside, or any server of the Google Reader API.
 
     The suite publishes its own feeds, creates channels with unique names, and deletes them when it is done. So it can
     run against an account in use.
     """
     from microsub_conformance import report
-    from microsub_conformance.checks import pick
+    from microsub_conformance.checks import NATIVE_REQUIREMENTS, REQUIREMENTS, pick
     from microsub_conformance.runner import CouldNotRun, Target, run
 
-    requirements = pick(only, source, must_only)
+    requirements = pick(only, source, must_only, NATIVE_REQUIREMENTS if greader else REQUIREMENTS)
     if not requirements:
         raise click.UsageError("no requirement matches --only and --source")
     if list_only:
         _say(report.as_list(requirements))
         return
-    if not endpoint or not token:
-        raise click.UsageError("expected --endpoint and --token")
+    address, secret = (greader, password) if greader else (endpoint, token)
+    if not address or not secret or (greader and not user):
+        raise click.UsageError("expected --endpoint and --token, or --greader, --user and --password")
     target = Target(
-        endpoint=endpoint,
-        token=token,
+        endpoint=address,
+        token=secret,
+        user=user or "",
         second_endpoint=second_endpoint,
         second_token=second_token,
         read_token=read_token,
@@ -149,13 +159,13 @@ def conformance(
     except CouldNotRun as problem:
         _say(f"microsub-conformance: {problem}", err=True)
         sys.exit(2)
-    text = {"text": report.as_text, "json": report.as_json, "junit": report.as_junit}[form](endpoint, results)
+    text = {"text": report.as_text, "json": report.as_json, "junit": report.as_junit}[form](address, results)
     if output:
         output.write_text(text, encoding="utf-8")
         _say(", ".join(f"{count} {verdict}" for verdict, count in report.counts(results).items() if count))
     else:
         _say(text, nl=False)
-    sys.exit(report.exit_code(results, spec_only=not (strict or only or source)))
+    sys.exit(report.exit_code(results, spec_only=not (greader or strict or only or source)))
 
 
 def _listen(feed_listen: str | None, feed_host: str, feed_port: int) -> tuple[str, int]:

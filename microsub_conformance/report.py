@@ -36,6 +36,16 @@ def counts(results: Sequence[Result]) -> dict[str, int]:
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
 
 
+def failing_apps(results: Sequence[Result]) -> dict[str, list[str]]:
+    """The apps that will fail with this server, each with the ids of what it relies on and doesn't get."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        if result.verdict == "fail" and result.requirement.level == "must":
+            for app in result.requirement.apps:
+                found.setdefault(app, []).append(result.requirement.id)
+    return dict(sorted(found.items()))
+
+
 def line(result: Result) -> str:
     """One result on one line."""
     should = " (should)" if result.requirement.level == "should" else ""
@@ -45,7 +55,7 @@ def line(result: Result) -> str:
 
 def as_text(endpoint: str, results: Sequence[Result]) -> str:
     """A summary by source, every verdict on a line, and the exchanges of failed requirements."""
-    parts = [f"Microsub conformance of {endpoint}", ""]
+    parts = [f"Conformance of {endpoint}", ""]
     for group, title in GROUPS.items():
         chosen = [result for result in results if result.requirement.group == group]
         if chosen:
@@ -53,6 +63,8 @@ def as_text(endpoint: str, results: Sequence[Result]) -> str:
     for result in results:
         if result.verdict in {"fail", "error"}:
             parts += [*_details(result), ""]
+    failing = failing_apps(results)
+    parts += [f"{app} will fail: {', '.join(ids)}" for app, ids in failing.items()]
     parts.append(f"Total: {_tally(results)}")
     return "\n".join(parts) + "\n"
 
@@ -62,6 +74,7 @@ def as_json(endpoint: str, results: Sequence[Result]) -> str:
     report = {
         "endpoint": endpoint,
         "summary": counts(results),
+        "failing apps": failing_apps(results),
         "requirements": [_result(result) for result in results],
     }
     return json.dumps(report, ensure_ascii=False, indent=2) + "\n"
@@ -69,7 +82,7 @@ def as_json(endpoint: str, results: Sequence[Result]) -> str:
 
 def as_junit(endpoint: str, results: Sequence[Result]) -> str:
     """JUnit XML: one suite for each source, one case for each requirement."""
-    root = Element("testsuites", name=f"Microsub conformance of {_clean(endpoint)}")
+    root = Element("testsuites", name=f"Conformance of {_clean(endpoint)}")
     for group, title in GROUPS.items():
         chosen = [result for result in results if result.requirement.group == group]
         if chosen:

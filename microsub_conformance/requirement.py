@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from microsub_conformance.world import World
+from typing import Any, Literal, NamedTuple
 
 Level = Literal["must", "should"]
 Need = Literal["second user", "read token", "user endpoint"]
-Check = Callable[["World"], None]
+Check = Callable[[Any], None]
+"""A function of the world: `World` for Microsub, `NativeWorld` for the Google Reader API."""
 
 SPEC = "spec"
 DESIGN = "design"
@@ -24,13 +22,21 @@ def client(name: str) -> str:
     return f"client:{name}"
 
 
+class Seen(NamedTuple):
+    """An app that relies on a behaviour, and the file of its code where that is seen."""
+
+    app: str
+    place: str
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One externally visible behaviour of a server.
 
     `id` is `<chapter>.<slug>`; `title` is a sentence that is true of a conforming server; `source` is `spec`, `design`
-    or `client:<name>`; `reference` is a URL or a section of a page. `check` returns if the server conforms, and raises
-    `Violation` or `Skip` otherwise. It is skipped unless everything in `needs` is given.
+    or `client:<names>`, with commas between them; `reference` is a URL, a section of a page, or files of apps' code.
+    `check` returns if the server conforms, and raises `Violation` or `Skip` otherwise. It is skipped unless everything
+    in `needs` is given.
     """
 
     id: str
@@ -46,6 +52,11 @@ class Requirement:
         """The first word of the source: `spec`, `client` or `design`."""
         return self.source.partition(":")[0]
 
+    @property
+    def apps(self) -> list[str]:
+        """The apps that rely on it, as far as they are named."""
+        return self.source.partition(":")[2].split(", ") if self.group == "client" else []
+
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
@@ -57,10 +68,16 @@ class Chapter:
     requirements: list[Requirement] = field(default_factory=list)
 
     def requirement(
-        self, slug: str, *, source: str = SPEC, level: Level = "must", needs: tuple[Need, ...] = ()
+        self, slug: str, *seen: Seen, source: str = SPEC, level: Level = "must", needs: tuple[Need, ...] = ()
     ) -> Callable[[Check], Check]:
-        """Add the decorated check as a requirement of this chapter; its docstring is the title."""
-        if source == SPEC:
+        """Add the decorated check as a requirement of this chapter; its docstring is the title.
+
+        Where it was `seen` gives its source and reference.
+        """
+        if seen:
+            source = client(", ".join(one.app for one in seen))
+            reference = "; ".join(one.place for one in seen)
+        elif source == SPEC:
             reference = SPEC_URL + (f"#{self.anchor}" if self.anchor else "")
         else:
             reference = f"{DESIGN_REFERENCE}: {self.section}"

@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 
 import httpx
 
+from microsub_conformance.bench import Bench, Run
 from microsub_conformance.client import Client, Trail
+from microsub_conformance.native.world import NativeClient, NativeWorld
 from microsub_conformance.requirement import Need, Requirement
 from microsub_conformance.site.library import publish
 from microsub_conformance.site.publisher import FeedServer
 from microsub_conformance.verdict import Result, Skip, Unready, Violation, shorten
-from microsub_conformance.world import Surroundings, World
+from microsub_conformance.world import World
 
 LEFT = re.compile(r"Conformance run[0-9a-f]{8} [0-9]+\b")
 """The beginning of the names of a run's channels (`World.name`)."""
@@ -34,7 +36,8 @@ class Target:
     `token` belongs to the first user and has all scopes; `second_token` to another user, at `second_endpoint` or the
     same endpoint; `read_token` to the first user with only the scope `read`. The suite publishes its feeds at `listen`;
     the server fetches them from `feed_host` and `feed_port`, if different. `poll_command`, with `{url}` replaced, makes
-    the server fetch a feed now. `patience` is in seconds.
+    the server fetch a feed now. `patience` is in seconds. With `user`, the target is a Google Reader API: `endpoint` is
+    its address and `token` the password of that user.
     """
 
     endpoint: str
@@ -48,6 +51,7 @@ class Target:
     feed_port: int | None = None
     poll_command: tuple[str, ...] = ()
     patience: float = 60
+    user: str = ""
 
 
 def run(
@@ -60,41 +64,7 @@ def run(
     trail = Trail()
     name = f"run{secrets.token_hex(4)}"
     with ExitStack() as stack:
-
-        def client(token: str | None, endpoint: str | None = None) -> Client | None:
-            if token is None:
-                return None
-            made = Client(endpoint or target.endpoint, token, trail)
-            stack.callback(made.close)
-            return made
-
-        user = Client(target.endpoint, target.token, trail)
-        stack.callback(user.close)
-        second = client(target.second_token, target.second_endpoint)
-        reader = client(target.read_token)
-        for who in (user, second, reader):
-            if who is not None:
-                _preflight(who)
-        try:
-            publisher = stack.enter_context(FeedServer(target.listen, target.feed_host, target.feed_port))
-        except OSError as problem:
-            raise CouldNotRun(f"can't publish the feeds at {target.listen[0]}:{target.listen[1]}: {problem}") from None
-        world = World(
-            Surroundings(
-                user=user,
-                publisher=publisher,
-                blogs=publish(publisher, name, datetime.now(UTC).replace(microsecond=0)),
-                run=name,
-                patience=target.patience,
-                second=second,
-                reader=reader,
-                user_endpoint=target.user_endpoint,
-                poll_command=target.poll_command,
-            )
-        )
-        for who in (user, second):
-            if who is not None:
-                _remove_earlier(who)
+        world = (_native_world if target.user else _world)(target, name, trail, stack)
         trail.take()
         results = []
         try:
@@ -108,7 +78,7 @@ def run(
         return results
 
 
-def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset[Need]) -> Result:
+def judge(requirement: Requirement, world: Bench, trail: Trail, given: frozenset[Need]) -> Result:
     """Check one requirement, clean up after it, and return the verdict."""
     missing = requirement.needs - given
     if missing:
@@ -137,6 +107,52 @@ def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset
     finally:
         world.tidy()
         trail.take()
+
+
+def _world(target: Target, name: str, trail: Trail, stack: ExitStack) -> World:
+    def client(token: str | None, endpoint: str | None = None) -> Client | None:
+        if token is None:
+            return None
+        made = Client(endpoint or target.endpoint, token, trail)
+        stack.callback(made.close)
+        return made
+
+    user = Client(target.endpoint, target.token, trail)
+    stack.callback(user.close)
+    second = client(target.second_token, target.second_endpoint)
+    reader = client(target.read_token)
+    for who in (user, second, reader):
+        if who is not None:
+            _preflight(who)
+    run = _run(target, name, stack)
+    blogs = publish(run.publisher, name, datetime.now(UTC).replace(microsecond=0))
+    for who in (user, second):
+        if who is not None:
+            _remove_earlier(who)
+    return World(run, user, blogs, second=second, reader=reader, user_endpoint=target.user_endpoint)
+
+
+def _native_world(target: Target, name: str, trail: Trail, stack: ExitStack) -> NativeWorld:
+    client = NativeClient(target.endpoint, target.user, target.token, trail)
+    stack.callback(client.close)
+    try:
+        client.sign_in()
+    except (httpx.HTTPError, httpx.InvalidURL) as problem:
+        raise CouldNotRun(f"{target.endpoint} can't be reached: {problem}") from None
+    except Violation as problem:
+        raise CouldNotRun(
+            f"{target.endpoint} doesn't let '{target.user}' in by the Google Reader API: {problem}"
+        ) from None
+    client.remove_earlier(LEFT)
+    return NativeWorld(_run(target, name, stack), client)
+
+
+def _run(target: Target, name: str, stack: ExitStack) -> Run:
+    try:
+        publisher = stack.enter_context(FeedServer(target.listen, target.feed_host, target.feed_port))
+    except OSError as problem:
+        raise CouldNotRun(f"can't publish the feeds at {target.listen[0]}:{target.listen[1]}: {problem}") from None
+    return Run(name, publisher, target.patience, target.poll_command)
 
 
 def _remove_earlier(client: Client) -> None:

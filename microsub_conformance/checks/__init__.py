@@ -23,7 +23,8 @@ from microsub_conformance.checks import (
     saved,
 )
 from microsub_conformance.checks.requests import replies, tokens, transport
-from microsub_conformance.requirement import Requirement
+from microsub_conformance.native import access, changes, streams, values
+from microsub_conformance.requirement import Requirement, client
 
 CHAPTERS = (
     transport.transport,
@@ -51,12 +52,33 @@ CHAPTERS = (
     tokens.scopes,
 )
 
-REQUIREMENTS: tuple[Requirement, ...] = tuple(
-    requirement for chapter in CHAPTERS for requirement in chapter.requirements
+NATIVE_CHAPTERS = (
+    access.sign_in,
+    access.addresses,
+    values.ids,
+    values.fields,
+    values.lists,
+    streams.streams,
+    streams.pages,
+    streams.contents,
+    changes.marks,
+    changes.feeds,
+    changes.folders,
+)
+"""Those of the Google Reader API."""
+
+REQUIREMENTS, NATIVE_REQUIREMENTS = (
+    tuple(requirement for chapter in chapters for requirement in chapter.requirements)
+    for chapters in (CHAPTERS, NATIVE_CHAPTERS)
 )
 
 
-def pick(patterns: Sequence[str] = (), sources: Sequence[str] = (), must_only: bool = False) -> tuple[Requirement, ...]:
+def pick(
+    patterns: Sequence[str] = (),
+    sources: Sequence[str] = (),
+    must_only: bool = False,
+    requirements: Sequence[Requirement] = REQUIREMENTS,
+) -> tuple[Requirement, ...]:
     """The requirements whose id matches one of `patterns` and whose source is one of `sources`; empty means all.
 
     A pattern is a shell pattern of an id (`paging.*`) or the name of a chapter (`paging`); a source is `spec`,
@@ -64,11 +86,16 @@ def pick(patterns: Sequence[str] = (), sources: Sequence[str] = (), must_only: b
     """
     return tuple(
         requirement
-        for requirement in REQUIREMENTS
+        for requirement in requirements
         if (not patterns or any(_matches(requirement.id, pattern) for pattern in patterns))
-        and (not sources or any(source in {requirement.source, requirement.group} for source in sources))
+        and (not sources or _comes_from(requirement, sources))
         and not (must_only and requirement.level != "must")
     )
+
+
+def _comes_from(requirement: Requirement, sources: Sequence[str]) -> bool:
+    own = {requirement.source, requirement.group, *(client(app) for app in requirement.apps)}
+    return not own.isdisjoint(sources)
 
 
 def _matches(identifier: str, pattern: str) -> bool:

@@ -144,7 +144,7 @@ def rules(w: World) -> None:
 def search(w: World) -> None:
     """A feed that only one user follows isn't found by another user's search for its title."""
     w.filled(w.blogs.changing)
-    for query in (w.blogs.changing.name, w.around.run):
+    for query in (w.blogs.changing.name, w.run):
         results = w.second.get("search", query=query).listed("results")
         found = [result for result in results if result.get("url") == w.blogs.changing.url]
         same(found, [], f"the first user's feed among the results for {query!r}")

@@ -309,10 +309,10 @@ def enclosures(w: World) -> None:
     """Attached files are in the lists 'audio', 'video' and 'photo'."""
     for name, suffix in (("audio", "mp3"), ("video", "mp4"), ("photo", "jpg")):
         found = _named(w, f"Episode with {name}").get(name)
-        same(found, [f"{w.publisher.base}/{w.around.run}/files/one.{suffix}"], f"'{name}'")
+        same(found, [f"{w.publisher.base}/{w.run}/files/one.{suffix}"], f"'{name}'")
 
 
 @items.requirement("images-list", source=client("Monocle"))
 def images_list(w: World) -> None:
     """The photo of a post is in 'photo'."""
-    same(_named(w, "/rich/photo").get("photo"), [f"{w.publisher.base}/{w.around.run}/one.jpg"], "'photo'")
+    same(_named(w, "/rich/photo").get("photo"), [f"{w.publisher.base}/{w.run}/one.jpg"], "'photo'")

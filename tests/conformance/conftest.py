@@ -21,4 +21,4 @@ class VirtualTime:
 @pytest.fixture
 def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suite sleeps in virtual time; for servers that finish all work before they answer."""
-    monkeypatch.setattr("microsub_conformance.world.time", VirtualTime())
+    monkeypatch.setattr("microsub_conformance.bench.time", VirtualTime())

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from microsub_conformance.runner import Target
@@ -18,7 +19,7 @@ from tests.support.waiting import PATIENCE
 
 PREPARED = (
     *("user add alice", "user add bob"),
-    *("token create alice", "token create bob", "token create alice --scope read"),
+    *("token create alice", "token create bob", "token create alice --scope read", "token create alice --app Suite"),
 )
 
 START = PATIENCE
@@ -26,8 +27,8 @@ START = PATIENCE
 
 
 @contextmanager
-def real_server(folder: Path, redis_url: str | None = None) -> Iterator[Target]:
-    """`serve` on a free port, with two users and a read-only token.
+def real_server(folder: Path, redis_url: str | None = None) -> Iterator[tuple[Target, Target]]:
+    """`serve` on a free port, with two users and a read-only token: the Microsub API, and the Google Reader API.
 
     The data is in `folder` or in the Redis at `redis_url`.
     """
@@ -51,10 +52,10 @@ def real_server(folder: Path, redis_url: str | None = None) -> Iterator[Target]:
             until(lambda: prepared.poll() is not None, START)
             assert prepared.poll() == 0, log.read_text()
             printed.seek(0)
-            *_, token, second_token, read_token = map(str.strip, json.load(printed))
+            *_, token, second_token, read_token, password = map(str.strip, json.load(printed))
         exported = [f"{name}={value}" for name, value in environment.items()]
         program = (sys.executable, "-I", "-S", fork_server_module.__file__, forks.address)
-        yield Target(
+        target = Target(
             endpoint=endpoint,
             token=token,
             second_token=second_token,
@@ -63,6 +64,8 @@ def real_server(folder: Path, redis_url: str | None = None) -> Iterator[Target]:
             poll_command=("env", *exported, *program, "microsub", "poll", "{url}"),
             patience=60,
         )
+        address = endpoint.replace("/microsub", "/api/greader.php")
+        yield target, replace(target, endpoint=address, token=password, user="alice", patience=PATIENCE)
     finally:
         process.end(START)
 

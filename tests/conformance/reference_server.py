@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
@@ -324,16 +324,7 @@ class Server:
 
     def fetch(self, url: str, etag: str | None = None) -> tuple[str | None, jf2.Feed | None, bytes]:
         """ETag, parsed feed or None, and body."""
-        try:
-            response = self.http.get(url, headers={"If-None-Match": etag} if etag else {}, follow_redirects=True)
-            if response.status_code != 200:
-                return etag, None, b""
-            feed = parse(response.content, url, response.headers.get("content-type"))
-        except httpx.HTTPError:
-            return etag, None, b""
-        except ParseError:
-            return etag, None, response.content
-        return response.headers.get("etag"), feed, response.content
+        return fetched(self.http, url, etag)
 
     def poll(self, feed: Feed) -> None:
         """Fetch a feed and store new and changed posts."""
@@ -376,6 +367,20 @@ class Server:
             return {"items": [{"type": "card", "url": url} for url in rules[action]]}
         self.model.rule(user, uid, action, p.need("url"))
         return {"type": "card", "url": p.need("url")}
+
+
+def fetched(http: httpx.Client, url: str, etag: str | None = None) -> tuple[str | None, jf2.Feed | None, bytes]:
+    """ETag, parsed feed or None, and body."""
+    try:
+        response = http.get(url, headers={"If-None-Match": etag} if etag else {}, follow_redirects=True)
+        if response.status_code != 200:
+            return etag, None, b""
+        feed = parse(response.content, url, response.headers.get("content-type"))
+    except httpx.HTTPError:
+        return etag, None, b""
+    except ParseError:
+        return etag, None, response.content
+    return response.headers.get("etag"), feed, response.content
 
 
 def web_address(url: str) -> str:
@@ -423,8 +428,17 @@ def json_pairs(body: bytes) -> list[tuple[str, str]]:
     ]
 
 
+class Served(Protocol):
+    """A server in memory, and its connections to publishers."""
+
+    http: httpx.Client
+
+    def app(self) -> Starlette:
+        """The server as an ASGI application."""
+
+
 @contextmanager
-def serving(server: Server) -> Iterator[Target]:
+def serving(server: Served) -> Iterator[Target]:
     """Serve on a free loopback port in a thread; yields the target for the suite."""
     config = uvicorn.Config(server.app(), host="127.0.0.1", port=0, log_level="error", lifespan="off")
     runner = uvicorn.Server(config)

@@ -22,7 +22,7 @@ from tests.support.web import publisher
 @pytest.mark.timeout(600)
 def test_the_server_conforms_on_a_cluster(tmp_path: Path, cluster_url: str) -> None:
     """All requirements that are met on a single Redis are met on a cluster."""
-    with real_server(tmp_path, redis_url=cluster_url) as target:
+    with real_server(tmp_path, redis_url=cluster_url) as (target, _):
         results = list(run(target, REQUIREMENTS))
     wrong = [result for result in results if result.verdict != "pass"]
     assert len(results) == len(REQUIREMENTS)

@@ -115,7 +115,7 @@ def trailing_slash(w: World) -> None:
 @transport.requirement("user-endpoint", source=DESIGN, needs=("user endpoint",))
 def user_endpoint(w: World) -> None:
     """The endpoint that names the user responds like the plain one."""
-    endpoint = str(w.around.user_endpoint)
+    endpoint = str(w.user_endpoint)
     channel = w.channel()
     for form in (endpoint.rstrip("/"), endpoint.rstrip("/") + "/"):
         listed = w.user.send("GET", query=[("action", "channels")], endpoint=form).listed("channels")
@@ -125,7 +125,7 @@ def user_endpoint(w: World) -> None:
 @transport.requirement("foreign-user-endpoint", source=DESIGN, needs=("user endpoint", "second user"))
 def foreign_user_endpoint(w: World) -> None:
     """A token is refused at an endpoint that names another user."""
-    reply = w.second.send("GET", query=[("action", "channels")], endpoint=w.around.user_endpoint)
+    reply = w.second.send("GET", query=[("action", "channels")], endpoint=w.user_endpoint)
     expect(reply.status in {401, 403}, "status 401 or 403", reply.text)
 
 
