@@ -78,6 +78,8 @@ _BAD_TOKEN: list[Header] = [(b"x-reader-google-bad-token", b"true"), (b"google-b
 _TEXT: list[Header] = [*PLAIN, *CORS]
 _JSON: list[Header] = [(b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-store"), *CORS]
 _TOKEN_LENGTH = 57
+_CONTENTS = "stream/items/contents"
+"""Liferea 1.14 sends no header with it, but the value of `Auth` as `T` in the form."""
 OK = HttpReply(b"OK", _TEXT)
 """The reply to writes: without a newline, which Newsboat takes for a failure."""
 
@@ -201,7 +203,12 @@ class NativeEndpoint(HttpEndpoint):
         if verb not in route.verbs:
             raise MethodNotAllowed(verb, METHODS)
         now = self._clock()
-        presented = _HEADER.fullmatch(header(scope, b"authorization") or "")
+        authorization = header(scope, b"authorization")
+        given = None
+        if not authorization and name == _CONTENTS and verb == "POST":
+            given = await _parameters({**scope, "query_string": b""}, exchange.receive, UNCHECKED_BODY)
+            authorization = f"GoogleLogin auth={given[0].text('T') or ''}"
+        presented = _HEADER.fullmatch(authorization)
         credential = self._credential(presented[1] if presented else "")
         # One round trip that also reads the channels, which nearly every request needs.
         grant, names, _ = await self._reading.counts_with_token(credential, now)
@@ -213,7 +220,9 @@ class NativeEndpoint(HttpEndpoint):
             raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
         give_back = self._limiter.take([(LARGE_BODIES_AT_ONCE, grant.user)] if is_large else [])
         try:
-            params, body = await _parameters(scope, exchange.receive, route.most_body, is_document=route.takes_document)
+            params, body = given or await _parameters(
+                scope, exchange.receive, route.most_body, is_document=route.takes_document
+            )
         finally:
             give_back()
         known, accepted = (header(scope, name) or "" for name in (b"if-none-match", b"accept-language"))

@@ -143,13 +143,16 @@ class NativeContents:
     ) -> dict[str, Any]:
         url = post.get("url") or source["htmlUrl"]
         content = {"direction": "ltr", "content": html_of(post)}
+        published = _moment(post.get("published")) or place // 1_000_000
         states = [READING_LIST, *([READ] if row.is_read else []), *([STARRED] if row.is_saved else [])]
         wire: dict[str, Any] = {
             "id": long_form(row.id),
             # Whole seconds, because Fluent Reader rounds it up to the `ot` of its next sync.
             "crawlTimeMsec": str(place // 1_000_000 * 1000),
             "timestampUsec": str(place),
-            "published": _moment(post.get("published")) or place // 1_000_000,
+            "published": published,
+            # Liferea shows this as the time of a post.
+            "updated": _moment(post.get("updated")) or published,
             "title": " ".join(str(post.get("name") or "").split()) or post_title(post),
             "canonical": [{"href": url, "type": "text/html"}],
             "alternate": [{"href": url, "type": "text/html"}],
@@ -158,8 +161,6 @@ class NativeContents:
             "categories": [*states, *(LABEL + name for name in labels)],
             "origin": {"streamId": source["id"], "title": source["title"], "htmlUrl": source["htmlUrl"]},
         }
-        if "updated" in post and (updated := _moment(post["updated"])):
-            wire["updated"] = updated
         if name := (post.get("author") or {}).get("name"):
             wire["author"] = name
         if enclosures := _enclosures(post):

@@ -105,6 +105,22 @@ async def test_the_header_decides(server: World, app: NativeApp, alice: Reader) 
         assert (reply.headers["x-reader-google-bad-token"], reply.headers["google-bad-token"]) == ("true", "true")
 
 
+async def test_contents_without_a_header(server: World, app: NativeApp) -> None:
+    """Liferea 1.14 asks for contents with the value of `Auth` as `T` alone; nothing else is answered so."""
+    contents = f"{ADDRESS}/reader/api/0/stream/items/contents"
+    assert (await server.client.post(contents, data={"T": app.auth, "i": "1"})).json()["items"] == []
+    bad = {"Authorization": "GoogleLogin auth=alice.x"}
+    for reply in (
+        await server.client.post(contents, data={"T": "alice.x", "i": "1"}),
+        await server.client.post(contents, data={"T": app.auth, "i": "1"}, headers=bad),
+        await server.client.post(contents, params={"T": app.auth}, data={"i": "1"}),
+        await server.client.post(contents, data={"T": app.auth, "i": ["1"] * 40_000}),
+        await server.client.get(contents, params={"T": app.auth, "i": "1"}),
+        await server.client.post(f"{ADDRESS}/reader/api/0/edit-tag", data={"T": app.auth, "i": "1", "a": "x"}),
+    ):
+        assert reply.status_code in (401, 413)
+
+
 async def test_token_and_user_info(app: NativeApp) -> None:
     assert len((await app.get("token")).text) == 57
     info = await app.json("user-info")

@@ -172,6 +172,7 @@ async def test_contents_in_every_form_of_id(app: NativeApp, alice: Reader, ids: 
     for one in reply["items"]:
         assert one["title"]
         assert isinstance(one["published"], int)
+        assert isinstance(one["updated"], int)
         assert isinstance(one["crawlTimeMsec"], str)
         assert isinstance(one["timestampUsec"], str)
         assert one["canonical"] == one["alternate"]
