@@ -24,7 +24,7 @@ SHORT_PATIENCE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run: its name, which everything that it creates bears, and how the server under test gets the suite's feeds.
+    """A run: its name, which is in everything that it creates, and how the server under test gets the suite's feeds.
 
     `poll_command` makes the server fetch a feed now; `{url}` in it stands for the feed. `patience` is the limit of a
     wait, in seconds.

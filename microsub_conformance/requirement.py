@@ -22,7 +22,7 @@ def client(name: str) -> str:
     return f"client:{name}"
 
 
-class Seen(NamedTuple):
+class Evidence(NamedTuple):
     """An app that relies on a behaviour, and the file of its code where that is seen."""
 
     app: str
@@ -68,7 +68,7 @@ class Chapter:
     requirements: list[Requirement] = field(default_factory=list)
 
     def requirement(
-        self, slug: str, *seen: Seen, source: str = SPEC, level: Level = "must", needs: tuple[Need, ...] = ()
+        self, slug: str, *seen: Evidence, source: str = SPEC, level: Level = "must", needs: tuple[Need, ...] = ()
     ) -> Callable[[Check], Check]:
         """Add the decorated check as a requirement of this chapter; its docstring is the title.
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from microsub_conformance.requirement import Seen
+from microsub_conformance.requirement import Evidence
 
 
-def _app(name: str, repository: str, folder: str) -> Callable[[str], Seen]:
-    return lambda file: Seen(name, f"{repository}: {folder}/{file}")
+def _app(name: str, repository: str, folder: str) -> Callable[[str], Evidence]:
+    return lambda file: Evidence(name, f"{repository}: {folder}/{file}")
 
 
-def _file(name: str, repository: str, path: str) -> Seen:
-    return Seen(name, f"{repository}: {path}")
+def _file(name: str, repository: str, path: str) -> Evidence:
+    return Evidence(name, f"{repository}: {path}")
 
 
 NETNEWSWIRE = _app("NetNewsWire", "Ranchero-Software/NetNewsWire", "Modules/Account/Sources/Account/ReaderAPI")
