@@ -60,14 +60,6 @@ class Passkey:
     transports: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """A user's credentials: since when there is a password (Unix time), and passkeys, oldest first."""
-
-    password_since: float | None
-    passkeys: tuple[Passkey, ...]
-
-
 NOBODY = "-" * 65
 """Longer than a name can be."""
 
@@ -138,14 +130,14 @@ class LocalCredentials:
 
     # --- passkeys
 
-    async def overview(self, user: str) -> Overview:
-        """The user's credentials."""
+    async def overview(self, user: str) -> tuple[float | None, tuple[Passkey, ...]]:
+        """Since when the user has a password (Unix time), None for none, and their passkeys, oldest first."""
         (password, changed), rows = await self._redis.pipeline(
             [("HMGET", keys.credentials(user), "password", "changed"), ("HGETALL", keys.passkeys(user))]
         )
         found = [_passkey(user, text(one), row) for one, row in zip(rows[::2], rows[1::2], strict=True)]
         since = float(changed or 0) if password is not None else None
-        return Overview(since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id))))
+        return since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id)))
 
     async def handle(self, user: str) -> str:
         """The random handle that the user's passkeys return instead of the name. Raises NotFound."""

@@ -52,14 +52,6 @@ MOST_NETWORKS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class TokenOrigin:
-    """The origin of a token: the client's network, and the larger one around it, or the same."""
-
-    network: str
-    site: str
-
-
-@dataclass(frozen=True, slots=True)
 class Principal:
     """The user about whom a provider is asked: its response must be about this `me`."""
 
@@ -170,15 +162,16 @@ class ForeignTokens:
         key = keys.foreign_refused(credential.user, credential.digest)
         await self._redis.command("SET", key, reason, "EX", seconds)
 
-    async def count(self, user: str, place: TokenOrigin, shares: UnknownTokens, now: float) -> int:
-        """Count a check of an unknown token from that origin.
+    async def count(self, user: str, network: str, site: str, shares: UnknownTokens, now: float) -> int:
+        """Count a check of an unknown token from the client's network.
 
-        Returns 0, or the seconds until the next check is allowed; then this one isn't counted.
+        `site` is the larger network around it, or the same. Returns 0, or the seconds until the next check is allowed;
+        then this one isn't counted.
         """
         call = load("foreign_count")(
             user,
-            network=sha256_hex(place.network),
-            site=sha256_hex(place.site),
+            network=sha256_hex(network),
+            site=sha256_hex(site),
             since=now - KNOWN_NETWORK,
             known=shares.known,
             of_known=shares.of_known,
@@ -190,12 +183,12 @@ class ForeignTokens:
         )
         return int(await self._redis.script(call))
 
-    async def know(self, user: str, place: TokenOrigin, now: float) -> None:
-        """Record that a valid token of the user's provider came from that origin."""
+    async def know(self, user: str, network: str, now: float) -> None:
+        """Record that a valid token of the user's provider came from that network."""
         key = keys.foreign_networks(user)
         await self._redis.pipeline(
             [
-                ("ZADD", key, now, sha256_hex(place.network)),
+                ("ZADD", key, now, sha256_hex(network)),
                 ("ZREMRANGEBYRANK", key, 0, -MOST_NETWORKS - 1),
                 ("EXPIRE", key, KNOWN_NETWORK),
             ]

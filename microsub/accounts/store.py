@@ -365,15 +365,6 @@ MARK = "~"
 _NOBODY = "0" * 64
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceToken:
-    """A token as the admin may see it, without the secret; `expires` None means never."""
-
-    name: str
-    created: float
-    expires: float | None = None
-
-
 class ServiceTokens:
     """The tokens by the name of the program that uses them; one for each."""
 
@@ -398,12 +389,15 @@ class ServiceTokens:
             raise InvalidRequest(f"there is a token for '{name}' already: revoke it first, or choose another name")
         return token
 
-    async def all(self) -> list[ServiceToken]:
-        """All tokens by name, including expired ones."""
-        flat = await self._redis.command("HGETALL", keys.service_tokens())
-        return sorted(
-            (_service_token(name, row) for name, row in raw_fields(flat).items()), key=lambda token: token.name
-        )
+    async def all(self) -> list[tuple[str, float, float | None]]:
+        """The name of each token, when it was made, and when it expires, None for never; also expired ones."""
+        rows = raw_fields(await self._redis.command("HGETALL", keys.service_tokens()))
+        found = []
+        for name, row in sorted(rows.items()):
+            with reading(f"{keys.service_tokens()} {name}"):
+                record = orjson.loads(row)
+                found.append((name, record["created"], record.get("expires")))
+        return found
 
     async def revoke(self, name: str) -> bool:
         """Revoke the program's token, from the next request on. Returns whether it existed."""
@@ -420,9 +414,3 @@ class ServiceTokens:
         if not is_right or record.get("expires", now + 1) <= now:
             raise Unauthorized("the token is unknown, expired or revoked")
         return name
-
-
-def _service_token(name: str, row: bytes) -> ServiceToken:
-    with reading(f"{keys.service_tokens()} {name}"):
-        record = orjson.loads(row)
-        return ServiceToken(name, record["created"], record.get("expires"))

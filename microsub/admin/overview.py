@@ -12,7 +12,7 @@ from microsub.admin.health import Health, HealthReport
 from microsub.admin.hours import HourFigures, Hours
 from microsub.admin.survey import FeedSums, Survey
 from microsub.base.errors import StoreUnavailable
-from microsub.redis.connect import RedisMemory, memory
+from microsub.redis.connect import memory
 from microsub.redis.presence import TO_COME, Presence
 from microsub.redis.protocol import Redis
 from microsub.work import Backlog, backlogs
@@ -27,14 +27,14 @@ PATIENCE = 3.0
 class ServerState:
     """The server at some moment.
 
-    `feeds` are missing before the first survey, `memory` if Redis doesn't report it. `queues` are the waiting messages
-    by stream, `workers` the number of live workers, `hours` the figures of the last week. Figures that can't be read,
-    because a part of Redis is away, are missing: None, or empty.
+    `feeds` are missing before the first survey, `memory` (used bytes, and the limit or 0) if Redis doesn't report it.
+    `queues` are the waiting messages by stream, `workers` the number of live workers, `hours` the figures of the last
+    week. Figures that can't be read, because a part of Redis is away, are missing: None, or empty.
     """
 
     health: HealthReport
     feeds: FeedSums | None
-    memory: RedisMemory | None
+    memory: tuple[int, int] | None
     queues: Mapping[str, Backlog]
     workers: int | None
     users: int | None

@@ -134,14 +134,6 @@ async def sums_of(feeds: Feeds, now: float) -> FeedSums:
     return counting.sums()
 
 
-@dataclass(frozen=True, slots=True)
-class HeldHost:
-    """A host that gets no requests until a Unix time."""
-
-    host: str
-    until: float
-
-
 def _is_due(last: FeedSums, now: float) -> bool:
     return not 0 <= now - last.at < REST * last.seconds
 
@@ -213,12 +205,12 @@ class Survey:
         ids = await self._redis.command("ZRANGEBYSCORE", keys.surveyed_feeds(), *bounds, "LIMIT", beyond, count)
         return await followed_among(self._feeds, texts(ids))
 
-    async def held(self, now: float, count: int) -> list[HeldHost]:
-        """Up to `count` hosts that are held, those with the shortest waits first."""
+    async def held(self, now: float, count: int) -> list[tuple[str, float]]:
+        """Up to `count` hosts that get no requests, and until when (Unix time), the shortest waits first."""
         key = keys.surveyed_holds()
         flat = await self._redis.command("ZRANGEBYSCORE", key, f"({now:.3f}", "+inf", "WITHSCORES", "LIMIT", 0, count)
         hosts = texts(flat[0::2])
-        return [HeldHost(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
+        return [(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
 
     async def attention(self, user: str) -> Mapping[str, int]:
         """The number of feeds that need attention in the user's channels, by uid; channels without any are left out.

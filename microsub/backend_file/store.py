@@ -38,14 +38,6 @@ CHANGES_KEPT = 100
 _LONGEST_LINE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedChange:
-    """A change of backend.json applied at the Unix time `at`, as written in the log."""
-
-    at: float
-    text: str
-
-
 class Applied:
     """The applied configuration in Redis."""
 
@@ -121,11 +113,11 @@ class Applied:
             key = keys.config_changes()
             await self._redis.pipeline([("LPUSH", key, *reversed(rows)), ("LTRIM", key, 0, CHANGES_KEPT - 1)])
 
-    async def changes(self) -> list[AppliedChange]:
-        """The recently applied changes, the last edit first."""
+    async def changes(self) -> list[tuple[float, str]]:
+        """The recently applied changes, the last edit first: each with its Unix time, as written in the log."""
         rows = await self._redis.command("LRANGE", keys.config_changes(), 0, CHANGES_KEPT - 1)
         with reading(keys.config_changes()):
-            return [AppliedChange(*orjson.loads(row)) for row in rows]
+            return [(at, said) for at, said in map(orjson.loads, rows)]
 
     # --- identity of the data
 

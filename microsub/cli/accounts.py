@@ -364,14 +364,17 @@ async def service_create(settings: Settings, stores: Stores, name: str, days: fl
 async def service_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List the programs that have a token, with the token's dates."""
     found = await _tokens(stores).all()
-    rows = [{"name": one.name, "created": as_instant(one.created), "expires": as_instant(one.expires)} for one in found]
+    rows = [
+        {"name": name, "created": as_instant(created), "expires": as_instant(expires)}
+        for name, created, expires in found
+    ]
     if as_json:
         print_json(rows)
         return
-    for row, one in zip(rows, found, strict=True):
+    for row, (_, _, expires) in zip(rows, found, strict=True):
         made, until = (str(row[name] or "")[:10] for name in ("created", "expires"))
-        expired = "expired " if one.expires is not None and one.expires <= time.time() else ""
-        say(f"{one.name}  {made}  {expired}{until or 'never expires'}")
+        expired = "expired " if expires is not None and expires <= time.time() else ""
+        say(f"{row['name']}  {made}  {expired}{until or 'never expires'}")
     if not found:
         say("no program has a token")
 

@@ -25,7 +25,6 @@ from microsub.posts import ItemsStored
 from microsub.timelines import (
     Incoming,
     Leaving,
-    RestoredItem,
     TimelineBacklog,
     TimelineTarget,
     filtering_channels,
@@ -45,14 +44,6 @@ if TYPE_CHECKING:
     from microsub.work import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Recipients:
-    """Timelines that get posts now, and those that get them when they are read."""
-
-    now: Sequence[ChannelKey]
-    later: Sequence[ChannelKey] = ()
-
-
 def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
     """Whether any timeline may be left for later, so that it matters when users were last seen."""
     return bool(delivery.away_days) or 0 < delivery.fan_out_limit < subscribers
@@ -60,20 +51,22 @@ def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
 
 def recipients(
     places: Sequence[ChannelKey], last_seen: Mapping[str, float], delivery: DeliverySettings, now: float
-) -> Recipients:
-    """Leave out users unseen for `away_days`, and all but the `fan_out_limit` seen last.
+) -> tuple[Sequence[ChannelKey], Sequence[ChannelKey]]:
+    """The timelines that get posts now, and those that get them when they are read.
+
+    Left for later are users unseen for `away_days`, and all but the `fan_out_limit` seen last.
 
     Users who were never seen count as away. Among equals, the order of `places` decides.
     """
     if not chooses(delivery, len(places)):
-        return Recipients(places)
+        return places, ()
     since = now - delivery.away_days * DAY if delivery.away_days else float("-inf")
     never = float("-inf")
     there = [place for place in places if not delivery.away_days or last_seen.get(place[0], never) >= since]
     if 0 < delivery.fan_out_limit < len(there):
         there = nlargest(delivery.fan_out_limit, there, key=lambda place: last_seen.get(place[0], never))
     chosen = set(there)
-    return Recipients(there, [place for place in places if place not in chosen])
+    return there, [place for place in places if place not in chosen]
 
 
 AT_ONCE = 20
@@ -145,9 +138,9 @@ class Delivery:
     ) -> None:
         if not items:
             return
-        chosen = await self._recipients(places, now)
+        at_once, later = await self._recipients(places, now)
         # Timelines left for later are noted first: after a crash in between they are noted again, never forgotten.
-        if chosen.later:
+        if later:
             since = min((item.score for item in items), key=float)
 
             async def note(batch: Sequence[ChannelKey]) -> None:
@@ -156,8 +149,8 @@ class Delivery:
                     uids.setdefault(user, []).append(uid)
                 await self.backlog.note(feed_id, since, uids)
 
-            await _in_batches(chosen.later, note)
-        await self._add(feed_id, items, chosen.now, now)
+            await _in_batches(later, note)
+        await self._add(feed_id, items, at_once, now)
         await self._save_instead(feed_id, items, places, now)
 
     async def _save_instead(
@@ -169,7 +162,7 @@ class Delivery:
         async def replace(batch: Sequence[ChannelKey]) -> None:
             for user, saved in await saved_of(self.redis, {user for user, _ in batch}, list(copies)):
                 oldest_first = sorted(saved, key=lambda copy: float(copies[copy].score))
-                back = [RestoredItem(copies[copy], saved[copy]) for copy in oldest_first]
+                back = [(copies[copy], saved[copy]) for copy in oldest_first]
                 with contextlib.suppress(NotFound):
                     await restore_items(self.redis, self.items, user, SAVED, back, (), now)
                     await take_out(self.redis, user, SAVED, list(saved), Leaving(Reason.DUPLICATE), now)
@@ -177,10 +170,12 @@ class Delivery:
         if copies:
             await _in_batches(places, replace)
 
-    async def _recipients(self, places: Sequence[ChannelKey], now: float) -> Recipients:
+    async def _recipients(
+        self, places: Sequence[ChannelKey], now: float
+    ) -> tuple[Sequence[ChannelKey], Sequence[ChannelKey]]:
         limits = await self.limits()
         if not chooses(limits, len(places)):
-            return Recipients(places)
+            return places, ()
         return recipients(places, await self.activity.last_seen(user for user, _ in places), limits, now)
 
     async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[ChannelKey], now: float) -> None:

@@ -54,15 +54,6 @@ class Event:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PostsOfEvents:
-    """The ids of the posts of some events, each once; the id of the last event, and the number of events."""
-
-    posts: tuple[int, ...]
-    last: str
-    events: int
-
-
 Listener = Callable[[Event], Awaitable[None]]
 
 
@@ -109,12 +100,15 @@ class Events:
         rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
         return [_event(row) for row in rows]
 
-    async def posts_since(self, event_id: str, count: int) -> PostsOfEvents:
-        """The posts of up to `count` events after that id, at a third of the cost of the events."""
+    async def posts_since(self, event_id: str, count: int) -> tuple[tuple[int, ...], str, int]:
+        """The posts of up to `count` events after that id, at a third of the cost of the events.
+
+        Returns their ids, each once, the id of the last event, and the number of events.
+        """
         rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
         with reading(keys.events_stream()):
             posts = tuple(dict.fromkeys(int(post) for _, values in rows if (post := _post_of(values))))
-        return PostsOfEvents(posts, text(rows[-1][0]) if rows else event_id, len(rows))
+        return posts, text(rows[-1][0]) if rows else event_id, len(rows)
 
     async def is_before_all(self, event_id: str) -> bool:
         """Whether the event of that id isn't stored any more, so later ones may be missing too."""
@@ -184,14 +178,14 @@ async def describe(
     is announced as such. A `reading` overtaken by a later one changes nothing. Raises StoreError; repeat the call
     after an interruption.
     """
-    described = await feeds.describe(feed_id, said, if_changed, reading)
+    changed, note = await feeds.describe(feed_id, said, if_changed, reading)
     if is_new:
         await events.announce([Event("feed_created", feed_id, now)])
-        if described.note:
-            await feeds.announced(feed_id, described.note)
-    elif described.note:
-        await announce(feeds, events, feed_id, described.note, now)
-    return described.changed
+        if note:
+            await feeds.announced(feed_id, note)
+    elif note:
+        await announce(feeds, events, feed_id, note, now)
+    return changed
 
 
 async def announce(feeds: Feeds, events: Events, feed_id: str, note: str, now: float) -> None:

@@ -158,14 +158,6 @@ _COUNTS = frozenset({"failures", "moved_seen"})
 _NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """The changes by a description, and the note of all that must be announced, or ''."""
-
-    changed: tuple[str, ...] = ()
-    note: str = ""
-
-
 class Feeds:
     """The feed records and their followers."""
 
@@ -279,8 +271,10 @@ class Feeds:
         said: Mapping[str, str | None],
         if_changed: Mapping[str, str | None] | None = None,
         reading: float | None = None,
-    ) -> Described:
+    ) -> tuple[tuple[str, ...], str]:
         """Set fields of a feed's description, delete those that are None, and note what to announce (`announced`).
+
+        Returns the changed fields, and the note of all that must be announced, or "".
 
         `if_changed` is written too if anything changed. Nothing happens if the feed doesn't exist (any more), or a
         later reading than `reading` has begun.
@@ -288,7 +282,7 @@ class Feeds:
         fields = [*set_or_deleted(said), *set_or_deleted(if_changed or {})]
         now = {"reading": reading_text(reading), "nonce": secrets.token_hex(8), "compared": len(said)}
         changed, note = await self._redis.script(_DESCRIBE(feed_id, **now, fields=fields))
-        return Described(tuple(text(changed).split()), text(note))
+        return tuple(text(changed).split()), text(note)
 
     async def announced(self, feed_id: str, note: str) -> None:
         """Note that the changes in this note have been announced; later ones have not."""

@@ -158,7 +158,7 @@ class Admission:
             except (InvalidRequest, ProfileError):
                 continue
             leads = agrees and any(_is_among(other, person.names) for other in theirs.others)
-            if leads or not person.names.isdisjoint(theirs.trail.names):
+            if leads or not person.names.isdisjoint(theirs.names):
                 found.append(user)
         return found
 

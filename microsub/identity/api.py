@@ -38,7 +38,7 @@ from microsub.identity.protocol.documents import (
     USERINFO,
     own_document,
 )
-from microsub.identity.provider import CodeExchange, IndieAuthProvider, Redeemed
+from microsub.identity.provider import IndieAuthProvider, Redeemed
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.web.headers import bearer, client_of, prefers_form
 from microsub.web.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body
@@ -119,7 +119,7 @@ class OAuthEndpoint(HttpEndpoint):
         kind = params.text("grant_type") or "authorization_code"
         if kind != "authorization_code":
             raise _unsupported(kind)
-        return _told(await self._provider.redeem_profile(_redemption(params), self._clock()))
+        return _told(await self._provider.redeem_profile(*_redemption(params), self._clock()))
 
     async def _token(self, _: Scope, params: Params) -> Reply:
         now = self._clock()
@@ -129,7 +129,7 @@ class OAuthEndpoint(HttpEndpoint):
         kind = params.text("grant_type") or ("authorization_code" if params.text("code") else None)
         match kind:
             case "authorization_code":
-                return _told(await self._provider.redeem(_redemption(params), now))
+                return _told(await self._provider.redeem(*_redemption(params), now))
             case "refresh_token":
                 refresh, client = _need(params, "refresh_token"), _need(params, "client_id")
                 return _told(await self._provider.renew(refresh, client, params.text("scope") or "", now))
@@ -160,9 +160,9 @@ async def _parameters(scope: Scope, receive: Receive) -> Params:
     return collect(await body_pairs(await read_body(scope, receive, UNCHECKED_BODY)))
 
 
-def _redemption(params: Params) -> CodeExchange:
+def _redemption(params: Params) -> tuple[str, str, str, str]:
     code, client, redirect = (_need(params, name) for name in ("code", "client_id", "redirect_uri"))
-    return CodeExchange(code, client, redirect, params.text("code_verifier") or "")
+    return code, client, redirect, params.text("code_verifier") or ""
 
 
 def _need(params: Params, name: str) -> str:

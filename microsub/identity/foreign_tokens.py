@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from microsub.accounts import ForeignTokens, KnownToken, Principal, TokenOrigin, UnknownTokens, Vouched
+from microsub.accounts import ForeignTokens, KnownToken, Principal, UnknownTokens, Vouched
 from microsub.base import metrics
 from microsub.base.errors import (
     Forbidden,
@@ -297,7 +297,8 @@ class ForeignTokenCheck:
         principal = known_token.principal
         assert principal is not None  # `decided` has refused it
         if known_token.vouched is None:
-            wait = await self.tokens.count(credential.user, token_origin(address), self._pace.shares, now)
+            network, shares = network_of(address), self._pace.shares
+            wait = await self.tokens.count(credential.user, network, wide_network_of(address) or network, shares, now)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
@@ -305,7 +306,7 @@ class ForeignTokenCheck:
         match said:
             case Vouched():
                 granted = await self._remember(credential, principal, said)
-                await self.tokens.know(credential.user, token_origin(address), now)
+                await self.tokens.know(credential.user, network, now)
                 return granted
             case Denied():
                 await self.tokens.refuse(credential, _INVALID, self._pace.refused)
@@ -351,12 +352,6 @@ class ForeignTokenCheck:
 _INVALID, _ANOTHER, _SILENT = "invalid", "another", "silent until "
 _ENDED = "ended"
 """Stored if a token of ours replaces another one (`token_create.lua`)."""
-
-
-def token_origin(address: str) -> TokenOrigin:
-    """The origin of a token, by the client's address."""
-    network = network_of(address)
-    return TokenOrigin(network, wide_network_of(address) or network)
 
 
 def decided(user: str, known_token: KnownToken, now: float) -> Grant | MicrosubError | None:

@@ -137,7 +137,8 @@ class Passkeys:
         Raises NotFound, NotImplementedHere.
         """
         party, challenge = _party(base), secrets.token_bytes(32)
-        held = [(one.id, one.transports) for one in (await self._store.overview(user)).passkeys]
+        _, passkeys = await self._store.overview(user)
+        held = [(one.id, one.transports) for one in passkeys]
         options = creation_options(party, challenge, user, await self._store.handle(user), held)
         return await self._question("make", challenge, user, options)
 
@@ -167,7 +168,7 @@ class Passkeys:
     async def ask_to_use(self, base: str, user: str = "") -> PasskeyQuestion:
         """Begin to recognise any user, or a certain one. Raises NotImplementedHere."""
         party, challenge = _party(base), secrets.token_bytes(32)
-        held = (await self._store.overview(user)).passkeys if user else ()
+        held = (await self._store.overview(user))[1] if user else ()
         return await self._question("use", challenge, user, request_options(party, challenge, [one.id for one in held]))
 
     async def use(self, base: str, answered: PasskeyAnswer, now: float) -> str:

@@ -7,7 +7,6 @@ import heapq
 import unicodedata
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
@@ -28,23 +27,17 @@ _QueuePlace = tuple[int, int, "asyncio.Future[None]"]
 """The turn, the order of arrival, and the future that is set when the thread is free."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of a hash: passes over this many KiB of memory, in one thread."""
-
-    passes: int = 2
-    memory_kib: int = 19 * 1024
-
-
 class Hasher:
     """Creates and checks hashes, one at a time, while at most `waiting` others wait.
+
+    A hash costs `passes` over that many KiB of memory, in one thread.
 
     `turn` is the network's number of recent attempts, including this one: smaller numbers come first. All methods raise
     TooManyRequests if the queue is full.
     """
 
-    def __init__(self, cost: Cost = Cost(), *, waiting: int = PASSWORDS_WAITING.most) -> None:
-        self._cost = cost
+    def __init__(self, *, passes: int = 2, memory_kib: int = 19 * 1024, waiting: int = PASSWORDS_WAITING.most) -> None:
+        self._cost = passes, memory_kib
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="passwords")
         self._is_free = True
         self._most = waiting
@@ -54,7 +47,7 @@ class Hasher:
 
     @cached_property
     def _argon2(self) -> identity.Argon2id:
-        return identity.Argon2id(self._cost.passes, self._cost.memory_kib)
+        return identity.Argon2id(*self._cost)
 
     async def hash(self, password: str) -> str:
         """The hash of a password, with its parameters and a new salt."""

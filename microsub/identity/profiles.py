@@ -43,8 +43,8 @@ _NO_SERVER = (
 
 
 @dataclass(frozen=True, slots=True)
-class RedirectTrail:
-    """The identity according to redirects. `me` is the last of the `names`.
+class Claims:
+    """Addresses that the page's owner claims, by redirects and by `rel=me`. `me` is the last of the `names`.
 
     `moved_to` is the target of permanent redirects to another host, which is a hint and not an identity; all `names`
     are canonical.
@@ -53,26 +53,19 @@ class RedirectTrail:
     me: str
     names: frozenset[str]
     moved_to: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """Addresses that the page's owner claims, by redirects and by `rel=me`."""
-
-    trail: RedirectTrail
-    me_links: tuple[str, ...]
+    me_links: tuple[str, ...] = ()
 
     @property
     def others(self) -> frozenset[str]:
         """The claimed addresses other than these names."""
-        return frozenset({*self.me_links, self.trail.moved_to or self.trail.me}) - self.trail.names
+        return frozenset({*self.me_links, self.moved_to or self.me}) - self.names
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The facts about a person from their page. `page` is its address.
 
-    `me`, `names` and `moved_to` are as in `RedirectTrail`. `me_links` are the page's `rel=me` links, profiles of the
+    `me`, `names` and `moved_to` are as in `Claims`. `me_links` are the page's `rel=me` links, profiles of the
     same person. `metadata` is set if the page names a server of the newer kind; then the older links of the page are
     ignored.
     """
@@ -211,8 +204,7 @@ class Profiles:
             metadata = own_metadata(self._own)
         elif url is not None:
             metadata = await self._servers.get(url, lambda: self._metadata(url), max_age=max_age)
-        trail = claims.trail
-        return Profile(trail.me, trail.names, endpoints, metadata, page, trail.moved_to, claims.me_links)
+        return Profile(claims.me, claims.names, endpoints, metadata, page, claims.moved_to, claims.me_links)
 
     async def _read(self, me: str) -> tuple[Endpoints, Claims, str]:
         """The links and facts of the page at `me`, and its address. Raises ProfileError."""
@@ -222,13 +214,15 @@ class Profiles:
         try:
             async with asyncio.timeout(_PARSING):
                 about = page.final_url, page.content_type, page.headers.get("link"), self._private
-                links = await self._parser.run(PROFILE_LINKS, page.final_url, page.body, *about)
+                endpoints, me_links = await self._parser.run(PROFILE_LINKS, page.final_url, page.body, *about)
         except TimeoutError:
             raise ProfileUnreachable(shown, f"found a page that wasn't read within {_PARSING:g} s") from None
         except ParseError as error:
             raise ProfileError(shown, f"found a page that can't be read: {error.detail}") from None
-        trail = trail_of(me, page.hops, private=self._private)
-        return links.endpoints, Claims(trail, () if _redirects_elsewhere(me, page.hops) else links.me), page.final_url
+        claims = trail_of(me, page.hops, private=self._private)
+        if not _redirects_elsewhere(me, page.hops):
+            claims = replace(claims, me_links=me_links)
+        return endpoints, claims, page.final_url
 
     async def _metadata(self, url: str) -> ServerMetadata:
         document = await self._ask(Sending(url, limits=_DOCUMENT))
@@ -253,7 +247,7 @@ class Profiles:
         return answer
 
 
-def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> RedirectTrail:
+def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Claims:
     """The identity according to the redirects of `me` (canonical).
 
     Permanent ones, up to the first other one, give names on the same host, and a hint on others. `www.` doesn't make
@@ -271,7 +265,7 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Redirect
             names.append(there)
         else:
             moved = there
-    return RedirectTrail(names[-1], frozenset(names), moved)
+    return Claims(names[-1], frozenset(names), moved)
 
 
 def _redirects_elsewhere(me: str, hops: Sequence[Hop]) -> bool:

@@ -53,19 +53,6 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CodeExchange:
-    """A code sent by an app. `client` and `redirect` must be those of the request.
-
-    `verifier` is PKCE's, or empty.
-    """
-
-    code: str
-    client: str
-    redirect: str
-    verifier: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Redeemed:
     """The tokens that an app gets for a code or a refresh token.
 
@@ -198,17 +185,18 @@ class IndieAuthProvider:
         held = {token.digest for tokens in await self.given_tokens(user) for token in tokens}
         return digest in held and await self._accounts.revoke(user, digest)
 
-    async def redeem(self, shown: CodeExchange, now: float) -> Redeemed:
-        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays valid."""
-        consent, person = await self._consent(shown.code)
+    async def redeem(self, code: str, client: str, redirect: str, verifier: str, now: float) -> Redeemed:
+        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays valid.
+
+        `client` and `redirect` must be those of the request; `verifier` is PKCE's, or empty.
+        """
+        consent, person = await self._consent(code)
         if not consent.scopes:
             # An access token needs a scope (RFC 6749, section 3.3). The code stays valid for the profile.
             text = "the code gives only the profile, no token: redeem it at the authorization endpoint"
             raise OAuthRefused("invalid_grant", text)
-        client, most = canonical_client_id(shown.client), await self._most(consent.user)
-        spent, issued = await self._codes.redeem(
-            shown.code, shown.verifier, lambda found: _fits(found, client, shown), now, most
-        )
+        fits, most = _fitting(client, redirect, verifier), await self._most(consent.user)
+        spent, issued = await self._codes.redeem(code, verifier, fits, now, most)
         self._note(spent, "tokens", consent)
         if spent is RedemptionResult.FULL:
             raise QuotaReached(GRANTED, await self._grants.held(consent.user), most)
@@ -216,11 +204,10 @@ class IndieAuthProvider:
             raise _bad_code(spent)
         return replace(person, issued=issued)
 
-    async def redeem_profile(self, shown: CodeExchange, now: float) -> Redeemed:
-        """The user that a code identifies. Raises OAuthRefused."""
-        consent, person = await self._consent(shown.code)
-        client = canonical_client_id(shown.client)
-        spent = await self._codes.redeem_profile(shown.code, lambda found: _fits(found, client, shown), now)
+    async def redeem_profile(self, code: str, client: str, redirect: str, verifier: str, now: float) -> Redeemed:
+        """The user that a code identifies; arguments as for `redeem`. Raises OAuthRefused."""
+        consent, person = await self._consent(code)
+        spent = await self._codes.redeem_profile(code, _fitting(client, redirect, verifier), now)
         self._note(spent, "profile", consent)
         if not spent.good:
             raise _bad_code(spent)
@@ -336,13 +323,18 @@ def _require_name(name: str) -> None:
         raise InvalidRequest(Sentence(text, most=LONGEST_NAME))
 
 
-def _fits(consent: Consent, client: str, shown: CodeExchange) -> bool:
-    if client != consent.client or shown.redirect != consent.redirect:
-        return False
-    if consent.challenge:
-        return pkce_matches(shown.verifier, consent.challenge, PKCE_METHOD)
-    # A verifier for a request without a challenge: somebody has removed the challenge (RFC 9700, section 4.8.2).
-    return not shown.verifier
+def _fitting(client: str, redirect: str, verifier: str) -> Callable[[Consent], bool]:
+    known = canonical_client_id(client)
+
+    def fits(consent: Consent) -> bool:
+        if known != consent.client or redirect != consent.redirect:
+            return False
+        if consent.challenge:
+            return pkce_matches(verifier, consent.challenge, PKCE_METHOD)
+        # A verifier for a request without a challenge: somebody has removed the challenge (RFC 9700, section 4.8.2).
+        return not verifier
+
+    return fits
 
 
 def _profile(user: str, me: str) -> Mapping[str, str]:

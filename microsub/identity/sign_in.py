@@ -327,7 +327,7 @@ def _refused_code(answer: Answered, who: str) -> SignInFailed:
         return failed("failing", who=who, status=answer.status)
     reason: str = Sentence("status {status}", status=answer.status)
     if said is not None:
-        reason = f"“{said.description or said.error}”"
+        reason = f"“{said}”"
     return failed("not-confirmed", who=who, reason=reason)
 
 

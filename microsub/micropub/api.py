@@ -499,12 +499,12 @@ class PostEndpoint(HttpEndpoint):
         # A long post takes a while to read and write: at most one per source, and in a thread at most one per user.
         with _Guesses(self._micropub, scope) as reader:
             async with turns.of(source):
-                found = await self._micropub.posting.page(scope["path"])
-                await self._micropub.require_active(found.user)
-                exchange.user = reader.name(found.user)
-                async with turns.of(found.user):
-                    address = self._micropub.base + found.path
-                    body = await asyncio.to_thread(write_post, found.entry, address, self._stylesheet)
+                user, path, entry = await self._micropub.posting.page(scope["path"])
+                await self._micropub.require_active(user)
+                exchange.user = reader.name(user)
+                async with turns.of(user):
+                    address = self._micropub.base + path
+                    body = await asyncio.to_thread(write_post, entry, address, self._stylesheet)
         headers: list[Header] = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-security-policy", PAGE_POLICY.encode()),

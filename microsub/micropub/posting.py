@@ -14,7 +14,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -46,21 +46,6 @@ POSTED = "posted"
 """The field of a stored post that contains the request, as JSON."""
 
 _ADDRESS = re.compile(rf"{PATH}/([0-9]{{1,19}})\.([A-Za-z0-9_-]{{22}})")
-
-
-@dataclass(frozen=True, slots=True)
-class PostedPost:
-    """A post as its page shows it; `user` owns the source that sent it."""
-
-    user: str
-    feed: FeedRecord
-    token: str
-    entry: Entry
-
-    @property
-    def path(self) -> str:
-        """The path of its page."""
-        return path_of(self.feed, self.token)
 
 
 def path_of(feed: FeedRecord, token: str) -> str:
@@ -178,8 +163,10 @@ class Posting:
         rows = await self._items.fields(listed, ("guid", POSTED))
         return [(base + path_of(feed, text(guid)), PostedItem.read(said)) for guid, said in rows if guid and said]
 
-    async def page(self, path: str) -> PostedPost:
-        """The post at a path. Raises NotFound, and PostGone if it was deleted or has left the store."""
+    async def page(self, path: str) -> tuple[str, str, Entry]:
+        """The owner of the source that sent the post at a path, the path of its page, and the post.
+
+        Raises NotFound, and PostGone if it was deleted or has left the store."""
         feed_id, token = _parted(path) or ("", "")
         feed = await self._feeds.get(feed_id) if feed_id else None
         address = InternalAddress.of(feed.url) if feed is not None else None
@@ -187,7 +174,7 @@ class Posting:
             raise NotFound("there is no such post")
         row = await self._items.by_guid(feed.id, token)
         if row is not None and POSTED in row:
-            return PostedPost(address.user, feed, token, from_wire(orjson.loads(row["Data"])))
+            return address.user, path_of(feed, token), from_wire(orjson.loads(row["Data"]))
         if await self._items.id_of(feed.id, token):
             raise PostGone
         raise NotFound("there is no such post")

@@ -104,26 +104,18 @@ class OutOfTime(ProcessEnded):
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    """How a task ended.
-
-    `failure` says why there is no result; `stopped`: for lack of memory. `seconds` is the processor time it took,
-    `resident` the process's present bytes of memory.
-    """
-
-    failure: str | None
-    stopped: bool
-    seconds: float
-    resident: int
-
-
-@dataclass(frozen=True, slots=True)
 class Done:
     """How a task ended: its result or `failure`, and the processor `seconds` it took."""
 
     value: Any
     failure: ParseError | None
     seconds: float
+
+
+_Outcome = tuple[str | None, bool, float, int]
+"""How a task ended: why there is no result, and whether that is a lack of memory; the processor time it took in
+seconds; the process's present bytes of memory.
+"""
 
 
 class ParserProcess:
@@ -178,11 +170,11 @@ class ParserProcess:
             sizes = _HEAD.unpack(self._receive(_HEAD.size, until))
             outcome, data = (self._receive(size, until) for size in sizes if sum(sizes) <= _LARGEST_REPLY)
             said: _Outcome = parsing.reader(_Outcome)(outcome)
-            self.resident = said.resident
-            if said.failure is not None:
-                kind = ParsingStopped if said.stopped else ParseError
-                return Done(None, kind(where, said.failure[:_LONGEST_DETAIL]), said.seconds)
-            return Done(parsing.reader(result_of(task.do))(data), None, said.seconds)
+            failure, stopped, spent, self.resident = said
+            if failure is not None:
+                kind = ParsingStopped if stopped else ParseError
+                return Done(None, kind(where, failure[:_LONGEST_DETAIL]), spent)
+            return Done(parsing.reader(result_of(task.do))(data), None, spent)
         except TimeoutError:
             raise OutOfTime from None
         except (ProcessEnded, OSError, ValueError) as error:
@@ -226,46 +218,42 @@ def _left(until: float) -> float:
 # --- the child's side ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    """The function of a task; `takes_bytes` has a flag for each argument after the body."""
-
-    do: Callable[..., Any]
-    takes_bytes: tuple[bool, ...]
-
-    @classmethod
-    def called(cls, name: str) -> _Function:
-        """The function with the name of a task (`Task.name`)."""
-        module, _, function = name.partition(":")
-        do = getattr(import_module(module), function)
-        return cls(do, bytes_among(do))
+def _function(name: str) -> tuple[Callable[..., Any], tuple[bool, ...]]:
+    """The function of the task with that name (`Task.name`), and which of the arguments after the body are bytes."""
+    module, _, function = name.partition(":")
+    do = getattr(import_module(module), function)
+    return do, bytes_among(do)
 
 
-def serve(functions: Mapping[str, _Function], source: BinaryIO, sink: BinaryIO) -> None:
+def serve(
+    functions: Mapping[str, tuple[Callable[..., Any], tuple[bool, ...]]], source: BinaryIO, sink: BinaryIO
+) -> None:
     """Carry out tasks until the parent closes its end."""
     while len(head := source.read(_HEAD.size)) == _HEAD.size:
         length, size = _HEAD.unpack(head)
         name, seconds, arguments = orjson.loads(source.read(length))
-        function, before = functions[name], time.process_time()
+        (do, takes_bytes), before = functions[name], time.process_time()
         signal.setitimer(signal.ITIMER_PROF, seconds)
         given = [
             b64decode(one) if is_bytes and one is not None else one
-            for is_bytes, one in zip(function.takes_bytes, arguments, strict=False)
+            for is_bytes, one in zip(takes_bytes, arguments, strict=False)
         ]
-        data, failure, stopped = _outcome(function, source, size, given)
+        data, failure, stopped = _outcome(do, source, size, given)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        outcome = dumps(_Outcome(failure, stopped, time.process_time() - before, _resident()))
+        outcome = dumps((failure, stopped, time.process_time() - before, _resident()))
         for part in (_HEAD.pack(len(outcome), len(data)), outcome, data):
             sink.write(part)
         sink.flush()
 
 
-def _outcome(function: _Function, source: BinaryIO, size: int, arguments: list[Any]) -> tuple[bytes, str | None, bool]:
+def _outcome(
+    do: Callable[..., Any], source: BinaryIO, size: int, arguments: list[Any]
+) -> tuple[bytes, str | None, bool]:
     """The result as JSON, or the reason why there is none, and whether that is a lack of memory."""
     too_much = (b"", "parsing it takes too much memory", True)
     try:
         # The body isn't stored in a variable here, so that its memory is freed once it is decoded.
-        data = dumps(function.do(source.read(size), *arguments))
+        data = dumps(do(source.read(size), *arguments))
     except ParseError as error:
         return too_much if isinstance(error.__cause__, MemoryError) else (b"", error.detail[:_LONGEST_DETAIL], False)
     except MemoryError:
@@ -297,7 +285,7 @@ def main() -> None:
     os.dup2(2, 1)  # output that a library prints must not mix with the replies
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
-    functions = {name: _Function.called(name) for name in sys.argv[2:]}
+    functions = {name: _function(name) for name in sys.argv[2:]}
     os.nice(max(0, _NICENESS - os.nice(0)))  # from the first document on, which waits for the start
     _limit_memory(int(sys.argv[1]))
     sink.write(_READY)

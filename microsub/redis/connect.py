@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass
 
 from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for callers that use somebody else's Redis
 
@@ -85,16 +84,8 @@ def _wasteful(reply: list[bytes]) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class RedisMemory:
-    """Bytes that Redis uses, and its limit; 0 if it has no limit of its own."""
-
-    used: int
-    most: int
-
-
-async def memory(redis: Redis) -> RedisMemory | None:
-    """The memory of all its servers together; None if unknown."""
+async def memory(redis: Redis) -> tuple[int, int] | None:
+    """Bytes that all its servers use together, and their limit, 0 for none; None if unknown."""
     try:
         servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
         replies = [await server.command("INFO", "memory") for server in servers]
@@ -103,7 +94,8 @@ async def memory(redis: Redis) -> RedisMemory | None:
     facts = [_facts(reply.decode(errors="replace")) for reply in replies if isinstance(reply, bytes)]
     if not facts or not all("used_memory" in one for one in facts):
         return None
-    return RedisMemory(*(sum(int(one.get(name, "0")) for one in facts) for name in ("used_memory", "maxmemory")))
+    used, most = (sum(int(one.get(name, "0")) for one in facts) for name in ("used_memory", "maxmemory"))
+    return used, most
 
 
 def doubts_about(info: str) -> list[str]:

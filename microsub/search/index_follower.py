@@ -177,10 +177,10 @@ class IndexFollower:
     async def _take_events(self, thread: _Thread, generation: Generation) -> int:
         """Apply the events since the last write; returns how many there were."""
         cursor = (await thread.run(generation.facts))["cursor"]
-        changed = await self._events.posts_since(cursor, 2 * _TOO_MANY)
-        if changed.events:
-            await self._write(thread, generation, changed.posts, cursor=changed.last)
-        return changed.events
+        posts, last, count = await self._events.posts_since(cursor, 2 * _TOO_MANY)
+        if count:
+            await self._write(thread, generation, posts, cursor=last)
+        return count
 
     async def _compare(self, thread: _Thread, generation: Generation) -> None:
         """Add posts that had no event, and remove some that were deleted without one."""

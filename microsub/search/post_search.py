@@ -269,10 +269,10 @@ class PostSearch:
 
     async def _own(self, user: str, uid: str, now: float) -> Sequence[int] | None:
         """The ids of the items the user can see, if these are few, once waiting posts were added to the timelines."""
-        own = await item_ids(self._redis, user, uid, MOST_OWN)
-        if own.behind and await self._bring_in(user, uid, now):
-            own = await item_ids(self._redis, user, uid, MOST_OWN)
-        return own.ids
+        ids, behind = await item_ids(self._redis, user, uid, MOST_OWN)
+        if behind and await self._bring_in(user, uid, now):
+            ids, _ = await item_ids(self._redis, user, uid, MOST_OWN)
+        return ids
 
     async def _bring_in(self, user: str, uid: str, now: float) -> bool:
         if not self._visits:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, take_out
     from microsub.timelines.restore import (
         Absence,
-        RestoredItem,
         absences,
         put_unread,
         references,

@@ -192,25 +192,17 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
     return ShownItems(rows, names)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnItems:
-    """The ids of all items that a user sees, possibly with repetitions; None if there are too many.
+async def item_ids(redis: Redis, user: str, uid: str, most: int) -> tuple[Sequence[int] | None, bool]:
+    """The ids of all items of the channel, or of any channel (`global`), possibly with repetitions; None beyond `most`.
 
-    `behind`: posts wait to be added to timelines of this user.
+    Also whether posts wait to be added to timelines of this user. Raises NotFound.
     """
-
-    ids: Sequence[int] | None
-    behind: bool
-
-
-async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
-    """The ids of all items of the channel, or of any channel (`global`), up to `most`. Raises NotFound."""
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts)]
     reply = await redis.script(load("timeline_ids")(user, patterns=patterns, uid=uid, most=most))
     if reply == 0:
         raise await absent(redis, user, uid)
     behind, *ids = reply
-    return OwnItems([int(item) for item in ids[0].split()] if ids else None, bool(behind))
+    return [int(item) for item in ids[0].split()] if ids else None, bool(behind)
 
 
 async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:

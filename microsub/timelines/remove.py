@@ -207,22 +207,6 @@ class Stock:
     oldest_hidden: float
 
 
-@dataclass(frozen=True, slots=True)
-class OldUnread:
-    """An unread item of a timeline that was published long ago; `published` in Unix seconds."""
-
-    id: str
-    published: float
-
-
-@dataclass(frozen=True, slots=True)
-class OldBatch:
-    """Old unread items, and how many items were examined to find them."""
-
-    items: tuple[OldUnread, ...]
-    size: int
-
-
 async def stock_of(redis: Redis, user: str, uid: str, read_until: float, left_until: float) -> Stock | None:
     """A channel's stock; None if there is no such channel. One round trip."""
     read_sets = (keys.read(user, uid), keys.hidden_read(user, uid))
@@ -264,19 +248,22 @@ async def _expire(redis: Redis, user: str, uid: str, what: str, value: float, no
     return count
 
 
-async def old_unread(redis: Redis, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
+async def old_unread(
+    redis: Redis, user: str, uid: str, published_until: float, skip: int, hidden: bool
+) -> tuple[list[tuple[str, float]], int]:
     """One batch of unread items published at `published_until` or before, oldest first.
 
-    The first `skip` are left out. With `hidden`, muted items; the read ones among them count only in the size.
+    Returns their ids and times of publication, and how many items were examined to find them. The first `skip` are
+    left out. With `hidden`, muted items; the read ones among them only count as examined.
     """
     key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
-    found = [OldUnread(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
+    found = [(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
     size = len(found)
     if hidden and found:
-        read = await redis.command("ZMSCORE", keys.hidden_read(user, uid), *(item.id for item in found))
+        read = await redis.command("ZMSCORE", keys.hidden_read(user, uid), *(item for item, _ in found))
         found = list(compress(found, (at is None for at in read)))
-    return OldBatch(tuple(found), size)
+    return found, size
 
 
 # --- a lost timeline: `unread` and `read` outlive `posts`, and show what was in it ------------------------------------

@@ -43,14 +43,6 @@ class Absence:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredItem:
-    """An item to put into a timeline, and when it was read, None for unread."""
-
-    item: TimelineItem
-    read_at: float | None
-
-
 async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[StateInTimeline]]:
     """All items of a channel in batches, the oldest first, then the muted ones; each once."""
     for key, read, hidden in (
@@ -83,22 +75,29 @@ async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Abse
 
 
 async def restore_items(
-    redis: Redis, items: Items, user: str, uid: str, back: Sequence[RestoredItem], out: Sequence[Absence], now: float
+    redis: Redis,
+    items: Items,
+    user: str,
+    uid: str,
+    back: Sequence[tuple[TimelineItem, float | None]],
+    out: Sequence[Absence],
+    now: float,
 ) -> int:
     """Put items, oldest first, back into a channel, and keep others out; returns the number of items added.
 
+    Each item comes with the time when it was read, None for unread.
     Mutes and blocks apply, filters and limits don't. Repeating it changes nothing. Raises NotFound.
     """
     rows: list[Arg] = []
-    for one in reversed(back):
-        rows += [one.item.id, one.item.score, "" if one.read_at is None else one.read_at, url_lines(one.item)]
+    for item, read_at in reversed(back):
+        rows += [item.id, item.score, "" if read_at is None else read_at, url_lines(item)]
     for absence in out:
         rows += [absence.id, absence.at, int(absence.reason)]
     where = {"timeline": timeline_keys(user, uid), "uid": uid}
     count = await redis.script(load("timeline_restore")(user, uid, **where, now=now, back=len(back), items=rows))
     if count < 0:
         raise await absent(redis, user, uid)
-    dead = await take_back(redis, items, user, uid, [one.item.id for one in back], now)
+    dead = await take_back(redis, items, user, uid, [item.id for item, _ in back], now)
     return int(count) - len(dead)
 
 
@@ -108,8 +107,8 @@ async def put_unread(redis: Redis, items: Items, user: str, uid: str, ids: Seque
     Raises NotFound.
     """
     known = await items.timeline_items(ids)
-    back = [RestoredItem(item, None) for item in sorted(known, key=lambda item: float(item.score))]
-    return await restore_items(redis, items, user, uid, back, (), now)
+    oldest_first = sorted(known, key=lambda item: float(item.score))
+    return await restore_items(redis, items, user, uid, [(item, None) for item in oldest_first], (), now)
 
 
 async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, str]]]:

@@ -30,7 +30,6 @@ from microsub.timelines.apart import tidy_apart
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.remove import (
     Leaving,
-    OldUnread,
     Stock,
     expire_read,
     forget_gone,
@@ -300,21 +299,23 @@ class Retention:
         followed: dict[str, float] | None = None
         # A channel that has been deleted needs no cleanup.
         with contextlib.suppress(NotFound):
-            while (batch := await old_unread(self._redis, user, uid, until, skip, hidden)).size:
-                ids = [item.id for item in batch.items]
-                rows = await self._items.fields(ids, ["feed", "discovered"])
+            while True:
+                items, size = await old_unread(self._redis, user, uid, until, skip, hidden)
+                if not size:
+                    break
+                rows = await self._items.fields([item for item, _ in items], ["feed", "discovered"])
                 if followed is None:
                     subscriptions = await self._channels.subscriptions(user, uid)
                     followed = {one.feed: one.followed_at for one in subscriptions}
-                due = old_in_every_respect(batch.items, rows, followed, partial(kept.until, now=now))
+                due = old_in_every_respect(items, rows, followed, partial(kept.until, now=now))
                 if due and not dry_run:
                     how = Leaving(Reason.UNREAD_EXPIRED, only_unread=True)
                     left = len(await take_out(self._redis, user, uid, due, how, now))
                     count += left
-                    skip += batch.size - left
+                    skip += size - left
                 else:
                     count += len(due)
-                    skip += batch.size
+                    skip += size
         return count
 
     async def _forget_vanished(self, user: str, uid: str, left: int, now: float, chance: float) -> None:
@@ -352,21 +353,21 @@ def is_overdue(user: User, now: float) -> bool:
 
 
 def old_in_every_respect(
-    items: Iterable[OldUnread],
+    items: Iterable[tuple[str, float]],
     rows: Iterable[Sequence[bytes | None]],
     followed: Mapping[str, float],
     until: Callable[[str], float],
 ) -> list[str]:
     """The items that were published, discovered and their feed followed before a time, which `until` gives by feed.
 
-    `rows` are feed id and time of discovery of each item, None if it doesn't exist any more; `followed` maps feed ids
-    to the time of following.
+    `items` are ids and times of publication; `rows` are feed id and time of discovery of each item, None if it doesn't
+    exist any more; `followed` maps feed ids to the time of following.
     """
     due = []
-    for item, (feed, discovered) in zip(items, rows, strict=True):
+    for (item, published), (feed, discovered) in zip(items, rows, strict=True):
         name = text(feed or b"")
-        if max(item.published, float(discovered or 0), followed.get(name, 0.0)) <= until(name):
-            due.append(item.id)
+        if max(published, float(discovered or 0), followed.get(name, 0.0)) <= until(name):
+            due.append(item)
     return due
 
 

@@ -50,15 +50,6 @@ _LOOKED_AT = 5000
 _FEEDS_KNOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class BroughtFile:
-    """A file exported by a reader, or a member of its archive: a list of feeds, or posts."""
-
-    name: str
-    opml: bytes = b""
-    posts: Sequence[Any] = ()
-
-
 @dataclass(slots=True)
 class BroughtReport:
     """The result of importing a reader's files: lists of feeds, then posts."""
@@ -75,8 +66,11 @@ class BroughtReport:
         return "\n".join([*(one.as_text() for one in self.lists), self.posts.as_text()])
 
 
-def brought_files(path: Path) -> Iterator[BroughtFile]:
-    """The parts of a file: OPML, JSON, or a zip archive of such files; lists first. Raises InvalidRequest."""
+def brought_files(path: Path) -> Iterator[tuple[str, bytes | list[Any]]]:
+    """The parts of a file (OPML, JSON, or a zip archive of such files) by name: lists of feeds first, then posts.
+
+    Raises InvalidRequest.
+    """
     if not zipfile.is_zipfile(path):
         if path.stat().st_size > MOST_BYTES:
             raise InvalidRequest(f"{path.name} is too large: expected at most {MOST_BYTES} bytes")
@@ -105,11 +99,11 @@ def _of_archive(name: str) -> Iterator[None]:
         raise InvalidRequest(f"{name} can't be read: {error}") from None
 
 
-def _read(name: str, body: bytes) -> BroughtFile:
+def _read(name: str, body: bytes) -> tuple[str, bytes | list[Any]]:
     if not body.strip():
         raise InvalidRequest(f"{name} is empty")
     if body.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")[:1] == b"<":
-        return BroughtFile(name, opml=body)
+        return name, body
     if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise InvalidRequest(f"{name} has too many values: expected at most {MOST_VALUES}")
     try:
@@ -121,7 +115,7 @@ def _read(name: str, body: bytes) -> BroughtFile:
         posts = next((found[key] for key in ("items", "entries") if isinstance(found.get(key), list)), None)
     if not isinstance(posts, list):
         raise InvalidRequest(f"{name} has no posts: expected 'items' or 'entries'")
-    return BroughtFile(name, posts=posts)
+    return name, posts
 
 
 @dataclass(eq=False, repr=False)
@@ -150,25 +144,21 @@ class OtherReaders:
         """
         files = await asyncio.to_thread(lambda: list(brought_files(path)))
         report = BroughtReport(ImportReport(user, dry_run))
-        for file in files:
-            if file.opml:
-                report.lists.append(await self.lists.import_list(user, file.opml, now, dry_run=dry_run))
-        for file in files:
-            for start in range(0, len(file.posts), _TOGETHER):
-                some = file.posts[start : start + _TOGETHER]
-                found = await one_by_one(self._read, some)
+        for _, content in files:
+            if isinstance(content, bytes):
+                report.lists.append(await self.lists.import_list(user, content, now, dry_run=dry_run))
+        posts = {name: content for name, content in files if isinstance(content, list)}
+        for name, listed in posts.items():
+            for start in range(0, len(listed), _TOGETHER):
+                found = await one_by_one(self._read, listed[start : start + _TOGETHER])
                 report.posts.skipped += [
-                    Skipped(
-                        "",
-                        f"{file.name}, post {start + place + 1}",
-                        "expected a post with an id and content",
-                    )
+                    Skipped("", f"{name}, post {start + place + 1}", "expected a post with an id and content")
                     for place, one in enumerate(found)
                     if one is None
                 ]
                 usable = [one for one in found if one is not None]
                 await self._bring(user, kind, usable, now, report.posts, all_saved=all_saved, unread_too=unread_too)
-        if any(file.posts for file in files):
+        if any(posts.values()):
             report.posts.channels.append(self._saved)
             report.posts.notes += self._notes(dry_run=dry_run)
         return report

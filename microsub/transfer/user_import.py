@@ -32,7 +32,7 @@ from microsub.parsing.process import dumps
 from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
 from microsub.redis.scan import members_at
-from microsub.timelines import Absence, RestoredItem, restore_items, set_keys
+from microsub.timelines import Absence, restore_items, set_keys
 from microsub.transfer.feed_lists import adapted
 from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (
@@ -391,7 +391,7 @@ class UserImport:
         counted.of_no_feed += sum(post in self._names.no_feed for post, _ in record.items)
         if not self._report.dry_run:
             items = await self.items.timeline_items(list(ids))
-            back = [RestoredItem(item, ids[item.id]) for item in items]
+            back = [(item, ids[item.id]) for item in items]
             await restore_items(self.redis, self.items, self._user, record.channel, back, (), self._now)
 
     async def _absences(self, record: ExportedAbsences) -> None:

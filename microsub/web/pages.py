@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gettext
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -48,19 +47,6 @@ _KINDS = {
 _YEAR = 31_536_000
 
 
-@dataclass(frozen=True, slots=True)
-class StaticFile:
-    """A static file as it is served."""
-
-    body: bytes
-    content_type: str
-
-    @classmethod
-    def at(cls, path: Path) -> StaticFile:
-        """The file at `path`, read now."""
-        return cls(path.read_bytes(), _KINDS[path.suffix])
-
-
 class Templates:
     """The templates of `folders`, and the files that pages refer to.
 
@@ -72,8 +58,9 @@ class Templates:
         self._values = values
         self._prefix = prefix
         paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
-        self.files = {path.name: StaticFile.at(path) for path in paths if path.suffix in _KINDS}
-        self.marks = {name: sha256_hex(file.body)[:12] for name, file in self.files.items()}
+        self.files = {path.name: (path.read_bytes(), _KINDS[path.suffix]) for path in paths if path.suffix in _KINDS}
+        """Each file's content and its type, by name."""
+        self.marks = {name: sha256_hex(body)[:12] for name, (body, _) in self.files.items()}
         """The beginning of each file's SHA-256; the same for all scripts, which import each other by name."""
         scripts = [name for name in self.files if name.endswith(".js")]
         self.marks |= dict.fromkeys(scripts, sha256_hex("".join(self.marks[name] for name in scripts))[:12])
@@ -203,14 +190,13 @@ def static_route(templates: Templates) -> Route:
 
     async def static(request: Request) -> Response:
         name, mark = request.path_params["file"], request.path_params["mark"]
-        file = templates.files.get(name)
-        if file is None:
+        if name not in templates.files:
             raise HTTPException(404)
+        body, kind = templates.files[name]
         is_current = mark == templates.marks[name]
         keep = f"public, max-age={_YEAR}, immutable" if is_current else "no-cache"
         return Response(
-            file.body,
-            headers={"cache-control": keep, "content-type": file.content_type, "x-content-type-options": "nosniff"},
+            body, headers={"cache-control": keep, "content-type": kind, "x-content-type-options": "nosniff"}
         )
 
     return Route("/static/{mark}/{file}", static, methods=["GET"])

@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 
 from microsub.base.digests import short_digest
 from microsub.base.urls import domain, host_of, normalise_profile, within
+from microsub.model.jf2 import Entry
 
 State = Literal["new", "shown", "held", "rejected", "withdrawn", "deleted", "failed"]
 """`new`: never verified. `held`: waiting for its user's approval. `rejected`: by its user, permanently. `withdrawn`:
@@ -25,6 +26,7 @@ every attempt to fetch the source failed.
 PAUSES = (60.0, 300.0, 1800.0, 7200.0, 43_200.0)
 """Seconds before each retry if the source can't be fetched now. After the last retry the webmention has failed."""
 
+_LONGEST_TITLE = 200
 _DOTS = re.compile(r"(?i)/(?:\.|%2e){1,2}(?=[/?#]|\Z)")
 
 
@@ -105,17 +107,8 @@ def is_refused(source: str, refused: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """The source links to the target; the fields are its own data."""
-
-    kind: str
-    author: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class NotLinked:
-    """The source replied 410, or is there without the link."""
+    """The source replied 410 or is there without the link, or the user doesn't want the webmention."""
 
     why: str
 
@@ -133,45 +126,33 @@ class NotRead:
     ours: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unwanted:
-    """Its user has rejected or withdrawn the webmention: the source isn't fetched."""
+Look = Entry | NotLinked | NotRead
+"""The result of a check of the source: its post if it links to the target, or why there is none."""
 
 
-Look = Linked | NotLinked | NotRead | Unwanted
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The result of a check: the webmention's new value, and when to check again, None for never."""
-
-    mention: Mention
-    again: float | None = None
-
-
-def decide(mention: Mention, look: Look, now: float, *, needs_approval: bool) -> Verdict:
-    """Decide what a check of the source means for a webmention.
+def decide(mention: Mention, look: Look, now: float, *, needs_approval: bool) -> tuple[Mention, float | None]:
+    """Decide what a check of the source means for a webmention, and when to check again, None for never.
 
     A webmention that was shown before needs no approval, and stays if its source can't be fetched.
     """
     match look:
-        case Linked(kind, author, title):
+        case Entry():
             approved = mention.approved or mention.state == "shown" or not needs_approval
             state: State = "shown" if approved else "held"
-            said = replace(mention, state=state, tries=0, kind=kind, author=author, title=title, why="")
-            return Verdict(said)
+            kind, author = look.post_type or "", (look.author and look.author.name) or ""
+            text = look.name or (look.content and look.content.text) or look.summary or ""
+            title = " ".join(text.split())[:_LONGEST_TITLE]
+            return replace(mention, state=state, tries=0, kind=kind, author=author, title=title, why=""), None
         case NotLinked(why):
-            return Verdict(replace(mention, state="deleted", approved=False, tries=0, why=why))
-        case Unwanted():
             state = "rejected" if mention.state == "rejected" else "deleted"
-            return Verdict(replace(mention, state=state, approved=False, tries=0, why="by its user"))
+            return replace(mention, state=state, approved=False, tries=0, why=why), None
         case NotRead(ours=True):
-            return Verdict(mention, now + PAUSES[0])
+            return mention, now + PAUSES[0]
         case NotRead():
             return _not_read(replace(mention, tries=mention.tries + 1, why=look.why), look, now)
 
 
-def _not_read(tried: Mention, look: NotRead, now: float) -> Verdict:
+def _not_read(tried: Mention, look: NotRead, now: float) -> tuple[Mention, float | None]:
     if not look.lasting and tried.tries <= len(PAUSES):
-        return Verdict(tried, now + max(PAUSES[tried.tries - 1], min(look.retry_after, PAUSES[-1])))
-    return Verdict(replace(tried, state="failed" if tried.state == "new" else tried.state, tries=0))
+        return tried, now + max(PAUSES[tried.tries - 1], min(look.retry_after, PAUSES[-1]))
+    return replace(tried, state="failed" if tried.state == "new" else tried.state, tries=0), None

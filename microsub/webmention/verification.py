@@ -10,7 +10,7 @@ import functools
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -19,7 +19,8 @@ from microsub.base.errors import NotFound, ParseError, ParserUnavailable, StoreE
 from microsub.base.metrics import WEBMENTIONS
 from microsub.base.urls import host_of
 from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
-from microsub.webmention.mention import Linked, Look, Mention, NotLinked, NotRead, Unwanted, decide, is_refused
+from microsub.model.jf2 import Entry
+from microsub.webmention.mention import Look, Mention, NotLinked, NotRead, decide, is_refused
 from microsub.webmention.receiver import is_blocked
 from microsub.webmention.source import MENTION_IN
 from microsub.webmention.store import DUE
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from microsub.accounts import Accounts
     from microsub.configuration.effective import EffectiveSettings
     from microsub.fetch import Answered, Sender
-    from microsub.model.jf2 import Entry
     from microsub.parsing.pool import ParsePool
     from microsub.timelines import Rules
     from microsub.webmention.store import MentionStore
@@ -52,15 +52,6 @@ PUT_OFF = 2.0
 """Seconds until webmentions beyond that are claimed again."""
 
 _AGAIN = frozenset({408, 425, 429})
-_LONGEST_TITLE = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A check's result, and the post if the source links to the target."""
-
-    look: Look
-    entry: Entry | None = None
 
 
 class NoticeWriter(Protocol):
@@ -138,26 +129,26 @@ class MentionVerifier(CalendarWork):
         own = effective.of_user(user).webmention
         refused = is_refused(mention.source, effective.instance.webmention.refuse)
         if mention.state in {"rejected", "withdrawn"}:
-            found = _Found(Unwanted())
+            look: Look = NotLinked("by its user")
         elif refused or not own.receive or await is_blocked(self._rules, user, mention.source):
-            found = _Found(NotLinked("webmentions from there are blocked"))
+            look = NotLinked("webmentions from there are blocked")
         else:
-            found = await self._look(mention)
+            look = await self._look(mention)
         now = self._clock()
-        verdict = decide(mention, found.look, now, needs_approval=own.approval)
-        left, end = verdict.mention, "put_off" if verdict.again is not None else verdict.mention.state
-        if left.state == "shown" and found.entry is not None:
+        left, again = decide(mention, look, now, needs_approval=own.approval)
+        end = "put_off" if again is not None else left.state
+        if left.state == "shown" and isinstance(look, Entry):
             with suppress(NotFound):  # the user is gone
-                await self._notifications.put(user, FEED, TITLE, left.guid, found.entry, mention.received)
+                await self._notifications.put(user, FEED, TITLE, left.guid, look, mention.received)
         elif left.state in {"deleted", "rejected"} and await self._notifications.remove(user, FEED, left.guid):
             left = replace(left, edition=left.edition + 1)
         # A newer webmention that arrived during this check stays queued, and is checked again.
-        await self._store.write(user, left, mention, now, look=verdict.again)
+        await self._store.write(user, left, mention, now, look=again)
         WEBMENTIONS.labels(end).inc()
         log.info("a webmention's source was checked", user=user, site=host_of(mention.source), end=end, why=left.why)
-        return verdict.again
+        return again
 
-    async def _look(self, mention: Mention) -> _Found:
+    async def _look(self, mention: Mention) -> Look:
         try:
             async with self._pace.turn(host_of(mention.source)):
                 answer = await self._sender.send(
@@ -165,31 +156,29 @@ class MentionVerifier(CalendarWork):
                 )
             return await self._read(mention, answer)
         except (HopError, ParserUnavailable) as error:
-            return _Found(NotRead(str(error), ours=True))
+            return NotRead(str(error), ours=True)
         except StoreError:
             raise
         except Exception:
             # A bug: the others are checked, and this one is retried as if its source were unreachable.
             log.exception("a webmention's source can't be checked")
-            return _Found(NotRead("the server failed to check the source"))
+            return NotRead("the server failed to check the source")
 
-    async def _read(self, mention: Mention, answer: Answered | FetchFailed) -> _Found:
+    async def _read(self, mention: Mention, answer: Answered | FetchFailed) -> Look:
         if isinstance(answer, FetchFailed):
-            return _Found(NotRead(answer.detail, answer.lasting, answer.retry_after or 0.0, ours=answer.ours))
+            return NotRead(answer.detail, answer.lasting, answer.retry_after or 0.0, ours=answer.ours)
         if answer.status == 410:
-            return _Found(NotLinked("the source is gone"))
+            return NotLinked("the source is gone")
         if answer.status not in {200, 203}:
             seconds = retry_after(answer.headers.get("retry-after"), self._clock())
             lasting = answer.status < 500 and answer.status not in _AGAIN
-            return _Found(NotRead(f"the source answered {answer.status}", lasting, seconds or 0.0))
+            return NotRead(f"the source answered {answer.status}", lasting, seconds or 0.0)
         try:
             about = answer.final_url, answer.content_type, mention.source, mention.target
             keys = (f"webmentions of {host_of(mention.source)}",)  # all from one host share one turn
             entry = await self._parser.run(MENTION_IN, answer.final_url, answer.body, *about, keys=keys)
         except ParseError as error:
-            return _Found(NotRead(error.detail, lasting=True))
+            return NotRead(error.detail, lasting=True)
         if entry is None:
-            return _Found(NotLinked("the source has no link to the target"))
-        author = (entry.author and entry.author.name) or ""
-        text = entry.name or (entry.content and entry.content.text) or entry.summary or ""
-        return _Found(Linked(entry.post_type or "", author, " ".join(text.split())[:_LONGEST_TITLE]), entry)
+            return NotLinked("the source has no link to the target")
+        return entry

@@ -63,14 +63,6 @@ Outcome = Literal["delivered", "gone", "failed", "given_up"]
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
-    """Unread posts for a message, the newest first, and the channels that have them."""
-
-    posts: Sequence[str]
-    channels: Sequence[Channel]
-
-
-@dataclass(frozen=True, slots=True)
 class PushMessage:
     """A message that a device shows, and the path that it opens. `is_test`: its user waits for it."""
 
@@ -159,7 +151,7 @@ class DeviceMessages:
         await self._devices.note(user, device.id, told)
         if news is None:
             return now + LOOK
-        return await self._send(user, device, await self._message(device, news), told, before=state)
+        return await self._send(user, device, await self._message(device, *news), told, before=state)
 
     async def _test(self, user: str, device: Device, state: DeviceState) -> float | None:
         now = self._clock()
@@ -174,8 +166,11 @@ class DeviceMessages:
 
     # --- what there is to tell
 
-    async def _news(self, user: str, device: Device, base: int, place: int) -> _News | None:
-        """The unread posts after `base` in the device's channels; None if none of them arrived after `place`."""
+    async def _news(self, user: str, device: Device, base: int, place: int) -> tuple[list[str], list[Channel]] | None:
+        """The unread posts after `base` in the device's channels, the newest first, and the channels that have them.
+
+        None if none of them arrived after `place`.
+        """
         names, _ = await self._channels.counts(user)
         wishes, usual = await self._wishes_of(user), set(device.channels)
         asked = usual | {uid for (uid, _), wanted in wishes.items() if wanted}
@@ -192,7 +187,7 @@ class DeviceMessages:
         posts = [one for one in places if any(one in part for part in unread)]
         if all(places[one] <= place for one in posts):
             return None
-        return _News(posts, [channel for channel, part in zip(chosen, unread, strict=True) if part])
+        return posts, [channel for channel, part in zip(chosen, unread, strict=True) if part]
 
     async def _wishes_of(self, user: str) -> Mapping[tuple[str, str], bool]:
         """The user's settings `notify`, by channel and feed."""
@@ -209,13 +204,13 @@ class DeviceMessages:
             known = self._wishes[user] = number, wishes
         return known[1]
 
-    async def _message(self, device: Device, news: _News) -> PushMessage:
-        texts, count = self._texts(device.language), len(news.posts)
-        names = [one.name if one.uid != NOTIFICATIONS else texts.gettext(one.name) for one in news.channels]
+    async def _message(self, device: Device, posts: Sequence[str], channels: Sequence[Channel]) -> PushMessage:
+        texts, count = self._texts(device.language), len(posts)
+        names = [one.name if one.uid != NOTIFICATIONS else texts.gettext(one.name) for one in channels]
         listed = ", ".join(names)[:_LONGEST_NAMES]
-        path = f"channel/{news.channels[0].uid}" if len(names) == 1 else ""
+        path = f"channel/{channels[0].uid}" if len(names) == 1 else ""
         if count == 1:
-            (wire,) = await self._items.data(news.posts)
+            (wire,) = await self._items.data(posts)
             title = post_title({"_id": "", **orjson.loads(wire)}) if wire is not None else ""
             return PushMessage(title or listed, listed, path)
         if count > MOST_COUNTED:

@@ -23,7 +23,6 @@ from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
 from microsub.base.urls import host_of, mask_credentials
 from microsub.posts import POSTS_IN, version_of
 from microsub.redis.replies import text
-from microsub.websub.store import DeliveryTaken
 from microsub.websub.subscriptions import spend
 
 if TYPE_CHECKING:
@@ -119,6 +118,6 @@ class Deliveries:
         now = self.clock()
         spent = spend((await self.subscription_store.get(feed.id)).spent, seconds, now)
         record = {"push_at": f"{now:.3f}", **self.learned(feed, new, now)} | ({"push": "1"} if brought else {})
-        if await self.subscription_store.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
+        if await self.subscription_store.delivered(feed.id, digest, new, spent, record):
             WEBSUB_POSTS.inc(new)
             await self.subscription_store.count(hub, delivered=1, posts=new)

@@ -38,15 +38,6 @@ SILENCE = 3600.0
 """Seconds that a delivery may wait for a worker, and that all hubs may stay silent after a request to one."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryTaken:
-    """The result of a processed delivery: `new` posts, and until when processor time is `spent`."""
-
-    digest: str
-    new: int
-    spent: float
-
-
 class SubscriptionStore:
     """Subscriptions by feed, each in the feed's own slot, and the counts of hubs."""
 
@@ -94,12 +85,13 @@ class SubscriptionStore:
         seen = await self._redis.command("HGET", keys.feed_websub(feed_id), "seen")
         return digest.encode() in (seen or b"").split()
 
-    async def delivered(self, feed_id: str, taken: DeliveryTaken, record: Mapping[str, str]) -> bool:
-        """Record a delivery, with fields of the feed's record; False if it was recorded before."""
+    async def delivered(self, feed_id: str, digest: str, new: int, spent: float, record: Mapping[str, str]) -> bool:
+        """Record a delivery with `new` posts, and fields of the feed's record; False if it was recorded before.
+
+        `spent`: until when processor time is spent (Unix time).
+        """
         flat = [part for pair in record.items() for part in pair]
-        call = _DELIVERED(
-            feed_id, digest=taken.digest, seen=SEEN, new=taken.new, spent=f"{taken.spent:.3f}", fields=flat
-        )
+        call = _DELIVERED(feed_id, digest=digest, seen=SEEN, new=new, spent=f"{spent:.3f}", fields=flat)
         return bool(await self._redis.script(call))
 
     async def with_callbacks(self, feed_ids: list[str]) -> list[str]:

@@ -89,7 +89,7 @@ async def test_held_hosts_are_found(server: World) -> None:
     for n in range(3):
         await server.schedule.hold(host, f"{feed}{n}", now + 600, now)
     await _survey(server).look(now)
-    assert [(one.host, round(one.until - now)) for one in await _survey(server).held(now, 10)] == [(host, 600)]
+    assert [(name, round(until - now)) for name, until in await _survey(server).held(now, 10)] == [(host, 600)]
     assert await _survey(server).held(now + 601, 10) == []
 
 

@@ -70,7 +70,7 @@ async def test_an_old_buffer_undoes_no_changes_by_apps(configured: Configured) -
     assert warnings[0].startswith("backend.json was edited from the older version ")
     later = "not applied, because of a later change in an app: channel ann/"
     assert warnings[1:] == [f"{later}app removed, restorable for 30 days", f"{later}home no longer follows {B}"]
-    shown = [change.text for change in await configured.applied.changes()]
+    shown = [text for _, text in await configured.applied.changes()]
     assert shown[:4] == [*warnings, f"channel ann/home follows {C}"]
     await configured.configuration.write_back()
     assert await configured.state() == {"ann": {"home": ("Home", [A, B, C]), "app": ("App", [])}}
@@ -158,7 +158,7 @@ async def test_a_file_without_a_known_version_edits_the_current_one(configured: 
     assert warning.startswith("backend.json has ")
     assert "'x-version'" in warning
     assert await configured.state() == {"ann": {"home": ("Home", [A, C])}}
-    shown = [change.text for change in await configured.applied.changes()]
+    shown = [text for _, text in await configured.applied.changes()]
     undone = {f"channel ann/home no longer follows {B}", "channel ann/app removed, restorable for 30 days"}
     assert shown[0] == warning
     assert undone <= set(shown)

@@ -96,10 +96,10 @@ async def test_a_reading_writes_nothing_when_a_later_one_has_begun(feeds):
     assert followers == {"ann"}
     later = (await feeds.begin_reading(feed.id)).feed
     assert not await feeds.update(feed.id, {"etag": "old"}, earlier.reading)
-    assert not (await feeds.describe(feed.id, {"title": "Old"}, {"etag": "old"}, earlier.reading)).changed
+    assert not (await feeds.describe(feed.id, {"title": "Old"}, {"etag": "old"}, earlier.reading))[0]
     assert not (await feeds.settle(feed.id, {"body_hash": "00"}, b"old", earlier.reading))[0]
     assert await feeds.get(feed.id) == later
     assert await feeds.update(feed.id, {"etag": "new"}, later.reading)
-    assert (await feeds.describe(feed.id, {"title": "New"}, {}, later.reading)).changed == ("title",)
+    assert (await feeds.describe(feed.id, {"title": "New"}, {}, later.reading))[0] == ("title",)
     assert (await feeds.settle(feed.id, {"body_hash": "00"}, b"new", later.reading))[0]
     assert await feeds.fingerprints(await feeds.get(feed.id)) == b"new"

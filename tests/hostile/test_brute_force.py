@@ -14,7 +14,7 @@ from microsub.base.errors import NotRecognised, TooManyRequests
 from microsub.identity.admission import UserAddresses
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.identity.local_sign_in import LocalSignIn, SignInOrigin
-from microsub.identity.passwords import Cost, Hasher, Passwords
+from microsub.identity.passwords import Hasher, Passwords
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
 from tests.support.redis_wrappers import CountingRedis
@@ -31,7 +31,7 @@ class House:
 
     def __init__(self, redis: Redis) -> None:
         self.accounts, self.store = Accounts(redis), LocalCredentials(redis)
-        self.hasher = Hasher(Cost(passes=1, memory_kib=8))
+        self.hasher = Hasher(passes=1, memory_kib=8)
         self.passwords = Passwords(self.store, self.hasher)
         self.door = LocalSignIn(redis, None, UserAddresses(self.accounts), self.hasher)
 

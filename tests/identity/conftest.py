@@ -8,7 +8,7 @@ import pytest
 
 from microsub.identity import local_sign_in
 from microsub.identity.clients import ClientApps
-from microsub.identity.passwords import Cost, Hasher
+from microsub.identity.passwords import Hasher
 from microsub.model.session import SignedIn
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
@@ -43,7 +43,7 @@ async def other(server: World) -> Visitor:
 @pytest.fixture(autouse=True)
 def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cheap hashes; the tests of passwords cover the real cost."""
-    monkeypatch.setattr(local_sign_in, "Hasher", lambda: Hasher(Cost(passes=1, memory_kib=64)))
+    monkeypatch.setattr(local_sign_in, "Hasher", lambda: Hasher(passes=1, memory_kib=64))
 
 
 SignIn = Callable[[Visitor], Awaitable[SignedIn]]

@@ -353,7 +353,7 @@ async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: World, ann: 
     token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
     assert (await ann.post(f"{PAGE}/passkeys/begin", token)).status == 403
     assert f"{PAGE}/password" not in (await ann.get(PAGE)).response.text
-    (kept,) = (await enrolled.parts.local.credentials.overview("ann")).passkeys
+    (kept,) = (await enrolled.parts.local.credentials.overview("ann"))[1]
     assert (kept.id, kept.name) == (b64(device.id), "Stick")
 
 
@@ -498,7 +498,7 @@ async def test_other_users_passkeys_arent_found(enrolled: World, ann: Visitor) -
     for action in ("remove", "name"):
         shown = await ann.submit(page, f"{PAGE}/passkeys/{action}", passkey=b64(bobs.id), name="x")
         assert shown.status == 404
-    assert len((await enrolled.parts.local.credentials.overview("bob")).passkeys) == 1
+    assert len((await enrolled.parts.local.credentials.overview("bob"))[1]) == 1
 
 
 async def test_guesses_at_a_confirmation_are_slowed(enrolled: World, ann: Visitor) -> None:

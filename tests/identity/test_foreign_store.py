@@ -11,7 +11,6 @@ from microsub.accounts.foreign import (
     ForeignTokens,
     KnownToken,
     Principal,
-    TokenOrigin,
     UnknownTokens,
     Vouched,
 )
@@ -172,7 +171,7 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
     """They are counted per user and per network: a network's first checks have one share, further ones another."""
 
     async def counted(network: str, site: str = "") -> bool:
-        wait = await tokens.count(ANN, TokenOrigin(network, site or network), SHARES, NOW)
+        wait = await tokens.count(ANN, network, site or network, SHARES, NOW)
         assert 0 <= wait <= 60
         return not wait
 
@@ -180,7 +179,7 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
     assert [await counted("192.0.2.2") for _ in range(4)] == [True] * 3 + [False]
     assert not await counted("192.0.2.3")
     assert 0 < await redis.command("TTL", keys.foreign_checks(ANN)) <= 60
-    assert not await tokens.count("bob", TokenOrigin("192.0.2.1", "192.0.2.1"), SHARES, NOW)
+    assert not await tokens.count("bob", "192.0.2.1", "192.0.2.1", SHARES, NOW)
     assert b"192.0.2" not in b" ".join(await redis.command("HGETALL", keys.foreign_checks(ANN)))
 
 
@@ -190,10 +189,10 @@ async def test_known_networks_have_a_share_of_their_own(
     """A network is known for a month after a valid token came from it; only the latest ones are stored."""
 
     async def counted(network: str, now: float = NOW) -> bool:
-        return not await tokens.count(ANN, TokenOrigin(network, network), UnknownTokens(2, 1, 0, 0, 0, 0), now)
+        return not await tokens.count(ANN, network, network, UnknownTokens(2, 1, 0, 0, 0, 0), now)
 
     for number in range(MOST_NETWORKS + 1):
-        await tokens.know(ANN, TokenOrigin(f"n{number}", "s"), NOW + number)
+        await tokens.know(ANN, f"n{number}", NOW + number)
     assert not await counted("n0")
     assert not await counted("n1", NOW + 1 + KNOWN_NETWORK)
     assert [await counted("n1"), await counted("n1"), await counted("n2"), await counted("n3")] == [

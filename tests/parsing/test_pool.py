@@ -249,9 +249,8 @@ async def test_a_process_that_died_while_idle_costs_nothing(pool: ParsePool) -> 
 async def test_even_small_documents_are_parsed_in_a_process(pool: ParsePool) -> None:
     """The server's own process parses no foreign document, not even one of a few bytes."""
     page = Answered(200, {"content-type": "text/html"}, b"<link rel=me href=https://b.test/>", "http://a.test/")
-    assert (
-        await pool.run(PROFILE_LINKS, page.final_url, page.body, page.final_url, page.content_type, None, False)
-    ).me == ("https://b.test/",)
+    _, me = await pool.run(PROFILE_LINKS, page.final_url, page.body, page.final_url, page.content_type, None, False)
+    assert me == ("https://b.test/",)
     assert len(pool.processes) == 1
 
 

@@ -171,9 +171,11 @@ async def _end_all(sessions: Sessions, visit: PageVisit) -> Response:
 
 
 async def _credentials(local: LocalSignIn, visit: PageVisit) -> Response:
+    password_since, registered = await local.credentials.overview(visit.require_session().user)
     return visit.page(
         "credentials.html",
-        overview=await local.credentials.overview(visit.require_session().user),
+        password_since=password_since,
+        registered=registered,
         confirmed=await visit.is_confirmed(),
         passkeys=can_use_passkeys(visit),
         path=CREDENTIALS,

@@ -349,14 +349,6 @@ class CodeAnswer:
     refresh_token: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorAnswer:
-    """The reason for a refusal (RFC 6749, 5.2), in the server's words: printable ASCII, short."""
-
-    error: str
-    description: str | None = None
-
-
 def read_introspection(body: bytes, url: str, *, now: float, private: bool = False) -> TokenAnswer:
     """The response of an introspection endpoint at `url`. Raises ParseError.
 
@@ -398,8 +390,8 @@ def read_code_answer(
     )
 
 
-def read_error(body: bytes, url: str, content_type: str | None) -> ErrorAnswer | None:
-    """The reason for a refusal, from a reply with another status than 200; None if it gives none."""
+def read_error(body: bytes, url: str, content_type: str | None) -> str | None:
+    """The server's words for a refusal (RFC 6749, 5.2), printable ASCII and short, or None."""
     try:
         document = read_fields(body, url, content_type)
     except ParseError:
@@ -407,7 +399,7 @@ def read_error(body: bytes, url: str, content_type: str | None) -> ErrorAnswer |
     error, description = text_of(document, "error"), text_of(document, "error_description")
     if error is None or not error.isascii():
         return None
-    return ErrorAnswer(error[:100], description[:300] if description and description.isascii() else None)
+    return description[:300] if description and description.isascii() else error[:100]
 
 
 def _token(document: Document, url: str, now: float, private: bool) -> TokenAnswer:

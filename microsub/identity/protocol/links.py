@@ -131,18 +131,10 @@ class Endpoints:
         return any((self.metadata, self.authorization, self.token))
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileLinks:
-    """The facts on a person's page: the servers that it names, and profiles of the same person."""
-
-    endpoints: Endpoints
-    me: tuple[str, ...] = ()
-
-
 def profile_links(
     body: bytes, url: str, content_type: str | None, link_header: str | None, private: bool = False
-) -> ProfileLinks:
-    """Both, of the page found at `url`; `link_header` is the joined value of its `Link` header.
+) -> tuple[Endpoints, tuple[str, ...]]:
+    """The servers that a page names, and profiles of the same person; `link_header` joins the values of `Link` headers.
 
     Never raises. For each server, the first usable link counts: HTTP `Link`, then `<link>` in the head. The profiles
     (`rel=me`) are canonical, each once, in the page's order, also only from HTTP `Link` and `<link>` in the head:
@@ -150,7 +142,7 @@ def profile_links(
     """
     links = list(written_links(body, url, content_type, link_header))
     endpoints = {_ENDPOINTS[rel]: address for rel, address in usable(links, _ENDPOINTS).items()}
-    return ProfileLinks(Endpoints(**endpoints), _me_links(links, private))
+    return Endpoints(**endpoints), _me_links(links, private)
 
 
 PROFILE_LINKS = Task(profile_links, thorough=False)

@@ -386,7 +386,7 @@ async def _configuration(applied: Applied, backend: Callable[[], Status], visit:
         file=last,
         text=text,
         is_cut=is_cut,
-        changes=[replace(one, text=_lines().found(redacted_text(one.text))) for one in await applied.changes()],
+        changes=[(at, _lines().found(redacted_text(text))) for at, text in await applied.changes()],
     )
 
 

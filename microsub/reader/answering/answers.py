@@ -168,10 +168,8 @@ class Answers:
         if reply.status == 401:
             await self.end(user, secret, now)
             raise AnswerFailed(Sentence("{site} no longer accepts posts from this server. Allow it again.", site=site))
-        told = read_error(reply.body, reply.final_url, reply.content_type)
-        why: str = Sentence("status {status}", status=reply.status)
-        if told is not None:
-            why = told.description or told.error
+        said = read_error(reply.body, reply.final_url, reply.content_type)
+        why = Sentence("status {status}", status=reply.status) if said is None else said
         raise AnswerFailed(Sentence("{site} rejected it: {why}.", site=site, why=why))
 
 

@@ -64,5 +64,5 @@ async def _worker(visit: PageVisit) -> Response:
     name = f"{own}{pages.marks['worker.js']}{pages.marks['pages.css']}"
     shell = {"own": own, "name": name, "page": offline, "files": files}
     shell |= {"home": pages.href("/"), "icon": pages.static("icon.svg")}
-    script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"].body
+    script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"][0]
     return Response(script, headers={**page_headers(), "content-type": "text/javascript; charset=utf-8"})

@@ -27,20 +27,11 @@ MAX_BYTES = 4_000_000
 _TYPES = frozenset({"entry", "event", "card", "review", "cite"})
 
 
-@dataclass(frozen=True, slots=True)
-class OldPost:
-    """An item ready for the post store; `source` is its feed's address, if the item has it.
+def old_post(body: bytes, item_id: str, published: str = "") -> tuple[Entry, str | None]:
+    """Read one item; `published` is the date of an undated one. Raises ParseError, naming `item_id`.
 
-    `sourced`: the item names a source.
+    Returns the post, and the address of the source that the item names: empty if it can't be used, None for no source.
     """
-
-    entry: Entry
-    source: str | None
-    sourced: bool
-
-
-def old_post(body: bytes, item_id: str, published: str = "") -> OldPost:
-    """Read one item; `published` is the date of an undated one. Raises ParseError, naming `item_id`."""
     if len(body) > MAX_BYTES:
         raise ParseError(item_id, f"its JSON has {len(body)} bytes, which is too large for a post")
     try:
@@ -53,9 +44,8 @@ def old_post(body: bytes, item_id: str, published: str = "") -> OldPost:
     if not any((raw.html, raw.text, raw.entry.name, raw.entry.url, raw.entry.photo, raw.entry.summary)):
         raise ParseError(item_id, "it has no content")
     source = node.get("_source")
-    address = safe_url(_text(source, "url")) if isinstance(source, dict) else None
     raw.entry = _dated(raw.entry, published, guid_of(item_id) or raw.entry.uid or raw.entry.url)
-    return OldPost(finish(raw), address, isinstance(source, dict) and bool(source))
+    return finish(raw), safe_url(_text(source, "url")) or "" if isinstance(source, dict) and source else None
 
 
 OLD_POST = Task(old_post)
@@ -70,26 +60,26 @@ def guid_of(item_id: str) -> str | None:
     return text if text and text.isprintable() else None
 
 
-def source_among(post: OldPost, feeds: Sequence[str], own: Sequence[str]) -> str | None:
-    """The feed of a post: one of `feeds`; `own` are those of its channel.
+def source_among(post: Entry, source: str | None, feeds: Sequence[str], own: Sequence[str]) -> str | None:
+    """The feed of a post: one of `feeds`; `own` are those of its channel; `source` as returned by `old_post`.
 
     This is the feed that the item names; or else the feed with the longest common prefix on the host of the post or its
     author; or, if the item names none, the channel's only feed. None for a post of no feed.
     """
-    if post.source is not None:
-        wanted = canonical_feed_url(post.source)
+    if source:
+        wanted = canonical_feed_url(source)
         for url in (*own, *feeds):
             if canonical_feed_url(url) == wanted:
                 return url
-    elif post.sourced:
+    elif source is not None:
         return None
-    author = post.entry.author.url if post.entry.author else None
-    addresses = [url for url in (post.source, post.entry.url, author, post.entry.guid) if url]
+    author = post.author.url if post.author else None
+    addresses = [url for url in (source, post.url, author, post.guid) if url]
     for candidates in (own, feeds):
         near = [url for url in candidates if any(_bare(url) == _bare(address) for address in addresses)]
         if near:
             return max(near, key=lambda url: max(_common(url, address) for address in addresses))
-    return own[0] if len(own) == 1 and not post.sourced else None
+    return own[0] if len(own) == 1 and source is None else None
 
 
 def _bare(url: str) -> str:

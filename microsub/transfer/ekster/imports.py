@@ -11,7 +11,7 @@ first fill of a new feed would mark most of them as read.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,12 @@ from microsub.configuration.facts import Change, ChangeKind
 from microsub.configuration.legacy import channel_uids
 from microsub.configuration.model import ChannelConfig, UserConfig
 from microsub.formats.dates import from_text
-from microsub.model.jf2 import Feed
+from microsub.model.jf2 import Entry, Feed
 from microsub.model.reader import NOTIFICATIONS
 from microsub.posts import PostWriter, items_to_store, scores_of, settled
 from microsub.timelines import ReadState
 from microsub.transfer import ChannelImport, ImportReport, Skipped
-from microsub.transfer.ekster import OLD_POST, OldPost, source_among
+from microsub.transfer.ekster import OLD_POST, source_among
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts
@@ -54,17 +54,9 @@ class _Read:
     """One post as read: its old id, its state, and the URL of its feed."""
 
     old: str
-    post: OldPost
+    post: Entry
     is_read: bool
     feed: str | None
-
-
-@dataclass(slots=True)
-class _Arrivals:
-    """The item ids for a channel, by feed URL, and the read ones among them."""
-
-    by_feed: dict[str, list[str]] = field(default_factory=dict)
-    read: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +163,8 @@ class Importing:
         now: float,
     ) -> None:
         """Import all posts of one channel, then its follows."""
-        arrivals = _Arrivals()
+        arrived: dict[str, list[str]] = {}  # the item ids, by feed URL
+        read: list[str] = []
         own = [feed.url for feed in channel.feeds]
         undated = 0
         async for batch in _batches(source, before):
@@ -186,26 +179,35 @@ class Importing:
                 if url is None:
                     await self._own(user, channel.uid, posts, counted, now)
                 else:
-                    await self._of_feed(url, posts, arrivals, counted, now)
+                    await self._of_feed(url, posts, arrived, read, counted, now)
         if not report.dry_run:
-            await self._arrive(user, channel, arrivals, now)
+            await self._arrive(user, channel, arrived, read, now)
 
     async def _of_feed(
-        self, url: str, posts: Sequence[_Read], arrivals: _Arrivals, counted: ChannelImport, now: float
+        self,
+        url: str,
+        posts: Sequence[_Read],
+        arrived: dict[str, list[str]],
+        read: list[str],
+        counted: ChannelImport,
+        now: float,
     ) -> None:
-        """Store posts that the feed doesn't have yet; its other followers don't get them as new posts."""
+        """Store posts that the feed doesn't have yet; its other followers don't get them as new posts.
+
+        Adds the ids of all of them to `arrived`, and those of read ones to `read`.
+        """
         record = await self.feeds.ensure(url, now)
         candidates = _to_store(posts, url, now)
         wanted = {to_store.guid: to_store for to_store in candidates}
-        read = {to_store.guid for post, to_store in zip(posts, candidates, strict=True) if post.is_read}
+        read_there = {to_store.guid for post, to_store in zip(posts, candidates, strict=True) if post.is_read}
         known = await self.imported.claims(record.id, list(wanted))
         counted.known += len(known)
         new = [to_store for guid, to_store in wanted.items() if guid not in known]
         if new:
             await PostWriter(self.redis).write_missing(record, new, now)
             known = await self.imported.claims(record.id, list(wanted))
-        arrivals.by_feed.setdefault(url, []).extend(known.values())
-        arrivals.read += [item_id for guid, item_id in known.items() if guid in read]
+        arrived.setdefault(url, []).extend(known.values())
+        read += [item_id for guid, item_id in known.items() if guid in read_there]
 
     async def _own(self, user: str, uid: str, posts: Sequence[_Read], counted: ChannelImport, now: float) -> None:
         """Add posts of no feed directly to their channel."""
@@ -224,13 +226,15 @@ class Importing:
             await ReadState(self.redis, self.items.scores).mark(user, uid, read, "read", now)
         await self.imported.arrived(user, uid, [post.old for post in due])
 
-    async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
+    async def _arrive(
+        self, user: str, channel: ChannelConfig, arrived: Mapping[str, Sequence[str]], read: Sequence[str], now: float
+    ) -> None:
         """Follow the channel's feeds, after their posts, and schedule their polls."""
         limit = (await self.channel_settings(user, channel.uid)).max_items or 0
         names = {feed.url: feed.name for feed in channel.feeds}
-        for url in dict.fromkeys([*names, *arrivals.by_feed]):
+        for url in dict.fromkeys([*names, *arrived]):
             record = await self.feeds.ensure(url, now)
-            ids = arrivals.by_feed.get(url, [])
+            ids = arrived.get(url, ())
             items = sorted(await self.items.timeline_items(ids), key=lambda item: float(item.score), reverse=True)
             if url not in names:
                 # Another channel's filter had moved it here.
@@ -244,9 +248,9 @@ class Importing:
                     user, channel.uid, record.id, batch, now=now, limit=limit, fresh=_FILL, unfiltered=True
                 )
             await self._begin(user, channel.uid, record, now)
-        for start in range(0, len(arrivals.read), _FILL):
+        for start in range(0, len(read), _FILL):
             await ReadState(self.redis, self.items.scores).mark(
-                user, channel.uid, arrivals.read[start : start + _FILL], "read", now
+                user, channel.uid, read[start : start + _FILL], "read", now
             )
         for url in names:
             record = await self.feeds.ensure(url, now)
@@ -317,14 +321,14 @@ async def _converted(
             report.skipped.append(Skipped(before, item.id, why))
             continue
         try:
-            post = await parser.run(OLD_POST, item.id, item.data, item.id, item.published)
+            post, source = await parser.run(OLD_POST, item.id, item.data, item.id, item.published)
         except ParseError as error:
             report.skipped.append(Skipped(before, item.id, error.detail))
             continue
-        if post.entry.published is None and at is not None and at > 0:
-            post = replace(post, entry=replace(post.entry, published=_moment(at)))
-        feed = source_among(post, feeds, own)
-        counted.undated += post.entry.published is None
+        if post.published is None and at is not None and at > 0:
+            post = replace(post, published=_moment(at))
+        feed = source_among(post, source, feeds, own)
+        counted.undated += post.published is None
         counted.of_no_feed += feed is None
         counted.read += is_read
         counted.unread += not is_read
@@ -339,9 +343,9 @@ def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
     So they keep their order across feeds and batches. `before` counts earlier undated posts; returns the new count.
     """
     for one in posts:
-        if one.post.entry.published is None:
+        if one.post.published is None:
             at = settled(None, now) - timedelta(milliseconds=before)
-            one.post = replace(one.post, entry=replace(one.post.entry, published=at))
+            one.post = replace(one.post, published=at)
             before += 1
     return before
 
@@ -349,10 +353,9 @@ def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
 def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]:
     """The posts as a poll of the feed at `url`, or of no feed, would store them; ties keep their order."""
     single = [
-        items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url or None)[0]
-        for post in posts
+        items_to_store(Feed(url=url, format="import", entries=(post.post,)), now, url or None)[0] for post in posts
     ]
-    scores = scores_of([settled(post.post.entry.published, now) for post in posts])
+    scores = scores_of([settled(post.post.published, now) for post in posts])
     return [replace(to_store, score=score) for to_store, score in zip(single, scores, strict=True)]
 
 
@@ -360,5 +363,5 @@ def _moment(at: float) -> datetime | None:
     return from_text(int(at))
 
 
-def _time(post: OldPost) -> float:
-    return post.entry.published.timestamp() if post.entry.published else float("inf")
+def _time(post: Entry) -> float:
+    return post.published.timestamp() if post.published else float("inf")

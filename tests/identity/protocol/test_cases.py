@@ -28,8 +28,8 @@ Served = dict[str, Any]
 
 def page(body: bytes, served: Served) -> dict[str, Any]:
     parts = (body, served["url"], served["type"], served.get("link"))
-    found = profile_links(*parts)
-    return {**asdict(found.endpoints), "me": list(found.me)}
+    endpoints, me = profile_links(*parts)
+    return {**asdict(endpoints), "me": list(me)}
 
 
 READERS: dict[str, Callable[[bytes, Served], Any]] = {

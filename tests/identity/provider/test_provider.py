@@ -8,7 +8,7 @@ from microsub.accounts.store import Accounts
 from microsub.base.errors import Forbidden, OAuthRefused
 from microsub.identity.clients import App, ClientApps
 from microsub.identity.protocol.clients import AuthorizationRequest, ClientInfo
-from microsub.identity.provider import CodeExchange, IndieAuthProvider
+from microsub.identity.provider import IndieAuthProvider
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
@@ -44,7 +44,7 @@ async def let_in(
     """The access token of an allowed app."""
     app = App(ClientInfo(client, name="One" if client == ONE else None))
     code = await granting.agree(user, asked(client), app, chosen or ("read",), now)
-    return (await granting.redeem(CodeExchange(code, client, f"{client}back"), now)).issued.access
+    return (await granting.redeem(code, client, f"{client}back", "", now)).issued.access
 
 
 async def test_apps_are_listed_once_each_the_last_one_first(granting: IndieAuthProvider) -> None:
@@ -85,14 +85,14 @@ async def test_users_without_profile_url_cant_sign_in_elsewhere(
     code = await granting.agree("ann", asked(), app, ["read"], NOW)
     await accounts.set_me("ann", "")
     with pytest.raises(OAuthRefused):
-        await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
+        await granting.redeem(code, ONE, f"{ONE}back", "", NOW)
     assert await granting.introspect(token, token, NOW) is None
 
 
 async def test_replies_have_the_users_current_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
     """A token belongs to an account; its reply has the account's current profile URL in canonical form."""
     code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
-    given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
+    given = await granting.redeem(code, ONE, f"{ONE}back", "", NOW)
     assert given.me == "https://ann.example/"
     await accounts.set_me("ann", "https://ann.example/new")
     again = await granting.renew(given.issued.refresh, ONE, "", NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from microsub.identity.admission import (
     registration_refused,
 )
 from microsub.identity.limits import USER_ADDRESSES
-from microsub.identity.profiles import Claims, Profile, RedirectTrail, trail_of
+from microsub.identity.profiles import Claims, Profile, trail_of
 from microsub.identity.protocol.documents import is_own
 from microsub.identity.protocol.links import Endpoints
 from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
@@ -52,9 +53,8 @@ class Pages:
         self.asked.append(me)
         if me not in self.leads and me not in self.links:
             raise ProfileUnreachable(me, "found nothing")
-        return Claims(
-            trail_of(me, [Hop(url, permanent=True) for url in self.leads.get(me, ())]), self.links.get(me, ())
-        )
+        trail = trail_of(me, [Hop(url, permanent=True) for url in self.leads.get(me, ())])
+        return replace(trail, me_links=self.links.get(me, ()))
 
 
 def profile(*names: str, links: tuple[str, ...] = ()) -> Profile:
@@ -223,7 +223,7 @@ class NoPages:
     """Pages without links or redirects to others."""
 
     async def claims(self, me: str) -> Claims:
-        return Claims(RedirectTrail(me, frozenset({me})), ())
+        return Claims(me, frozenset({me}))
 
 
 def person(me: str, *spellings: str, entered: str | None = None) -> ConfirmedPerson:

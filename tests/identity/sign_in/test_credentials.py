@@ -48,7 +48,7 @@ async def test_a_rehash_gives_way_to_a_change(store: LocalCredentials) -> None:
     await store.set_password(ANN, HASH, NOW)
     await store.rehash(ANN, HASH, HASH + "new")
     assert await store.password(ANN) == HASH + "new"
-    assert (await store.overview(ANN)).password_since == NOW
+    assert (await store.overview(ANN))[0] == NOW
     await store.rehash(ANN, HASH, "late")
     assert await store.password(ANN) == HASH + "new"
 
@@ -125,7 +125,7 @@ async def test_disabling_a_user_deletes_their_credentials(store: LocalCredential
     assert not await redis.command("EXISTS", *[key(ANN) for key in theirs])
     await Accounts(redis).restore_user(ANN)
     assert await store.password(ANN) is None
-    assert (await store.overview(ANN)).passkeys == ()
+    assert (await store.overview(ANN))[1] == ()
     assert await store.invited(code) is None
     assert await store.user_of(handle) is None
 

@@ -25,7 +25,6 @@ from microsub.identity.local_sign_in import LoginAttempts
 from microsub.identity.passwords import (
     LONGEST_PASSWORD,
     SHORTEST_PASSWORD,
-    Cost,
     Hasher,
     Passwords,
     chosen_password,
@@ -35,13 +34,13 @@ from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW
 
-CHEAP = Cost(passes=1, memory_kib=64)
+CHEAP = {"passes": 1, "memory_kib": 64}
 GOOD = "correct horse battery"
 
 
 @pytest.fixture
 def hasher() -> Iterator[Hasher]:
-    made = Hasher(CHEAP)
+    made = Hasher(**CHEAP)
     yield made
     made.close()
 
@@ -241,7 +240,7 @@ async def test_a_password_that_was_changed_in_the_meantime_is_wrong(store: Local
             await change()
             return right
 
-    hasher, plain = Slow(CHEAP), Hasher(CHEAP)
+    hasher, plain = Slow(**CHEAP), Hasher(**CHEAP)
     changes: list[Callable[[], Awaitable[None]]] = []
 
     async def change() -> None:
@@ -288,7 +287,7 @@ async def test_a_hash_of_former_parameters_is_replaced(store: LocalCredentials, 
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, GOOD, NOW)
     old = await store.password(ANN)
-    newer = Hasher(Cost(passes=2, memory_kib=64))
+    newer = Hasher(passes=2, memory_kib=64)
     try:
         stronger = Passwords(store, newer)
         assert not await is_right(stronger, ANN, GOOD + "?")
