@@ -17,7 +17,7 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts import Accounts, Activity, LocalCredentials, User, UserQuotas
+from microsub.accounts import Accounts, Activity, LocalCredentials, UserQuotas
 from microsub.admin import STATES, FollowedFeed, HourFigures, ServerOverview, Survey, unless_away
 from microsub.backend_file import Applied, AppliedFile
 from microsub.base.clock import DAY
@@ -174,20 +174,13 @@ Value = Callable[[HourFigures], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A rectangle of the drawing, with its top; the lower `failed` of its `height` is highlighted."""
-
-    x: int
-    y: float
-    height: float
-    failed: float
-
-
-@dataclass(frozen=True, slots=True)
 class Plot:
-    """Bars, the value of the highest one, and the width of the drawing."""
+    """Bars, the value of the highest one, and the width of the drawing.
 
-    bars: Sequence[Bar]
+    A bar has a horizontal place, a top and a height, of which the lower part (the last number) is highlighted.
+    """
+
+    bars: Sequence[tuple[int, float, float, float]]
     most: float
     width: int
 
@@ -197,10 +190,9 @@ class Plot:
         most = max(map(value, hours), default=0.0)
         scale = HEIGHT / most if most else 0.0
         bars = [
-            Bar(n * STEP, round(HEIGHT - value(hour) * scale, 2), *(round(part(hour) * scale, 2) for part in both))
+            (n * STEP, round(HEIGHT - height, 2), round(height, 2), round(failed(hour) * scale, 2))
             for n, hour in enumerate(hours)
-            for both in [(value, failed)]
-            if value(hour)
+            if (height := value(hour) * scale)
         ]
         return cls(bars, most, len(hours) * STEP)
 
@@ -277,18 +269,9 @@ async def _poll(polls: PollOnRequest, visit: PageVisit) -> Response:
 # --- dead letters ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LetterView:
-    """A dead letter as a page shows it: parts of its message, and addresses without secrets."""
-
-    letter: DeadLetter
-    why: str
-    fields: Mapping[str, str]
-
-    @classmethod
-    def of(cls, letter: DeadLetter) -> LetterView:
-        """The view of a letter."""
-        return cls(letter, redacted_text(letter.why), {name: _field(value) for name, value in letter.fields.items()})
+def _readable(letter: DeadLetter) -> tuple[DeadLetter, str, Mapping[str, str]]:
+    """A dead letter, why it failed, and parts of its message, without secrets in addresses."""
+    return letter, redacted_text(letter.why), {name: _field(value) for name, value in letter.fields.items()}
 
 
 def _field(value: bytes) -> str:
@@ -306,7 +289,7 @@ async def _letters(dead: DeadLetters, visit: PageVisit, failed: Sequence[str] = 
     after = visit.query.get("after", "")
     found = await dead.list(PAGE + 1, after if is_letter_id(after) else None)
     # In a thread, because secrets are searched for in up to fifty messages.
-    shown = await asyncio.to_thread(lambda: [LetterView.of(letter) for letter in found[:PAGE]])
+    shown = await asyncio.to_thread(lambda: [_readable(letter) for letter in found[:PAGE]])
     last = found[PAGE - 1].id if len(found) > PAGE else ""
     count = await dead.count()
     done = visit.query.get("done", "")
@@ -336,31 +319,11 @@ async def _chosen(dead: DeadLetters, visit: PageVisit) -> list[DeadLetter]:
 # --- hubs, users, configuration -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HubView:
-    """A hub, its feeds, those that it pushes, and its counts of the last months."""
-
-    host: str
-    feeds: int
-    pushed: int
-    counts: Mapping[str, int]
-
-
 async def _hubs(survey: Survey, store: SubscriptionStore, visit: PageVisit) -> Response:
     sums = await survey.recent(visit.now)
     hubs = dict(sums.hubs) if sums is not None else {}
     counts = await store.counts([f"https://{host}/" for host in hubs])
-    views = [HubView(host, feeds, pushed, counts.get(host, {})) for host, (feeds, pushed) in hubs.items()]
-    return _shown(visit, "hubs.html", hubs=views, sums=sums)
-
-
-@dataclass(frozen=True, slots=True)
-class UserView:
-    """A user, when they were last seen (Unix time, 0 for never), and whether they have a valid one-time link."""
-
-    user: User
-    seen: float
-    is_invited: bool
+    return _shown(visit, "hubs.html", hubs=hubs, counts=counts, sums=sums)
 
 
 async def _users(accounts: Accounts, activity: Activity, credentials: LocalCredentials, visit: PageVisit) -> Response:
@@ -369,11 +332,9 @@ async def _users(accounts: Accounts, activity: Activity, credentials: LocalCrede
     names = [user.name for user in found[:PAGE]]
     seen = await activity.last_seen(names)
     invited = await credentials.with_invitation(names)
-    views = [
-        UserView(replace(user, me=redacted(user.me)), seen.get(user.name, 0.0), user.name in invited)
-        for user in found[:PAGE]
-    ]
-    return _shown(visit, "users.html", users=views, turn=_turned(turn, found), count=await accounts.count())
+    users = [replace(user, me=redacted(user.me)) for user in found[:PAGE]]
+    count, turn = await accounts.count(), _turned(turn, found)
+    return _shown(visit, "users.html", users=users, seen=seen, invited=invited, turn=turn, count=count)
 
 
 async def _configuration(applied: Applied, backend: Callable[[], Status], visit: PageVisit) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from urllib.parse import urlencode
@@ -51,23 +51,8 @@ def routes(
 Fields = ImmutableMultiDict[str, str]
 """The fields of a filter in a form or an address."""
 
-
-@dataclass(frozen=True, slots=True)
-class RefusedPost:
-    """A post of the channel that a filter would reject, and the matching part of the filter."""
-
-    id: str
-    title: str
-    part: FilterPart
-
-
-@dataclass(frozen=True, slots=True)
-class FilterTrial:
-    """The effect of a filter on the newest posts of the channel, of which the oldest was published at `since`."""
-
-    tried: int
-    refused: Sequence[RefusedPost]
-    since: float | None
+_Refused = tuple[str, str, FilterPart]
+"""A post that a filter would reject: its id, its title, and the matching part of the filter."""
 
 
 async def _filter(
@@ -152,22 +137,24 @@ def words_in(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     return found
 
 
-async def _tried(reading: ReaderViews, visit: PageVisit, channel: Channel, filters: Filters) -> FilterTrial:
-    """The result of the filter on the newest posts of the channel."""
-    tried, refused, since = 0, list[RefusedPost](), None
+async def _tried(
+    reading: ReaderViews, visit: PageVisit, channel: Channel, filters: Filters
+) -> tuple[int, list[_Refused], float | None]:
+    """The number of newest posts on which the filter is tried, those that it would reject, and since when."""
+    tried, refused, since = 0, list[_Refused](), None
     async for posts in _newest(reading, visit, channel.uid, PageQuery(TRIED), TRIED, PAGES_TRIED):
         tried += len(posts)
         refused += await _refused(visit, posts, filters)
         if dates := [date for post in posts if isinstance(date := post.get("published"), str)]:
             since = datetime.fromisoformat(dates[-1]).timestamp()
-    return FilterTrial(tried, refused, since)
+    return tried, refused, since
 
 
 async def _refused_unread(reading: ReaderViews, visit: PageVisit, uid: str, filters: Filters) -> list[str]:
     """Those of the newest unread posts that the filter rejects."""
     found = list[str]()
     async for posts in _newest(reading, visit, uid, PageQuery(TRIED, view="unread"), MARKED, PAGES_MARKED):
-        found += [post.id for post in await _refused(visit, posts, filters)]
+        found += [item for item, _, _ in await _refused(visit, posts, filters)]
     return found
 
 
@@ -192,14 +179,14 @@ def _beginnings(reply: bytes) -> tuple[list[dict[str, object]], str | None]:
     return [_shortened(item) for item in page["items"]], page["paging"].get("after")
 
 
-async def _refused(visit: PageVisit, items: Sequence[Mapping[str, object]], filters: Filters) -> list[RefusedPost]:
+async def _refused(visit: PageVisit, items: Sequence[Mapping[str, object]], filters: Filters) -> list[_Refused]:
     """Those of these posts (in wire form) that the filter would reject, without expressions."""
     asked = replace(filters, include_regex=None, exclude_regex=None)
 
-    def refused() -> list[RefusedPost]:
+    def refused() -> list[_Refused]:
         chosen = Filter.of(_wire(asked))
         found = ((item, chosen.refusal(Searched.of(item))) for item in items)
-        return [RefusedPost(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
+        return [(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
 
     async with visit.site.turns.of(visit.user):
         return await asyncio.to_thread(refused)

@@ -197,7 +197,8 @@ async def _channel(
         targets=[one for one in everywhere.own if one.uid != channel.uid],
         effective=await settings_of(user, channel.uid),
         styles=_STYLES,
-        ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
+        ended=feed_name(ended, record) if ended is not None else None,
+        undo=name,
         moved=moved,
         is_done="done" in visit.query,
         asked=visit.query.get("asked", ""),
@@ -215,34 +216,16 @@ def _needing_attention(followed: Sequence[Followed], now: float) -> list[Followe
     return [one for one in feeds if FeedCondition.of(one.record, now).needs_attention]
 
 
-@dataclass(frozen=True, slots=True)
-class EndedFollow:
-    """A follow that was just ended, and the name of its undo record."""
-
-    name: str
-    undo: str
-
-
-@dataclass(frozen=True, slots=True)
-class MovedFollow:
-    """A follow that was just moved, and the channel that it is in now."""
-
-    feed: str
-    name: str
-    channel: ChannelLink
-
-
 async def _just_moved(
     channels: Channels, feeds: Feeds, visit: PageVisit, everywhere: ChannelLinks
-) -> MovedFollow | None:
-    """The follow that the address names as moved, if it is there."""
+) -> tuple[str, str, ChannelLink] | None:
+    """The follow that the address names as moved, if it is there: feed, name, and the channel that it is in now."""
     feed, to = visit.query.get("moved", ""), visit.query.get("to", "")
     channel = next((link for link in everywhere.own if link.uid == to), None)
     if channel is None or not ITEM_ID.fullmatch(feed):
         return None
     followed = await channels.subscription(visit.user, to, feed)
-    name = feed_name(followed, await feeds.get(feed)) if followed is not None else ""
-    return MovedFollow(feed, name, channel) if followed is not None else None
+    return None if followed is None else (feed, feed_name(followed, await feeds.get(feed)), channel)
 
 
 async def _rename(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Response:

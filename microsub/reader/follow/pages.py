@@ -50,29 +50,16 @@ class FeedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class OwnFeed:
-    """A feed that the user follows and whose name or address has the words.
-
-    `shown` is its address without passwords.
-    """
+    """A feed that the user follows; `url` is its address without passwords."""
 
     feed: str
-    shown: str
+    url: str
     name: str
     channel: ChannelLink
 
 
 MOST_OWN = 20
 """Feeds of the user's own that a search shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewFollow:
-    """The feed that was just followed, and its channel."""
-
-    feed: str
-    url: str
-    name: str
-    channel: ChannelLink
 
 
 class FollowPages:
@@ -204,13 +191,13 @@ class FollowPages:
                 for channel, one in follows
                 if one.url not in shown
             )
-            matching = (one for one in every if all(word in f"{one.name} {one.shown}".casefold() for word in words))
+            matching = (one for one in every if all(word in f"{one.name} {one.url}".casefold() for word in words))
             return nsmallest(MOST_OWN, matching, key=lambda one: one.name.casefold())
 
         # In a thread, because there may be thousands of feeds.
         return await asyncio.to_thread(found)
 
-    async def _just_followed(self, visit: PageVisit, choices: Sequence[ChannelLink]) -> NewFollow | None:
+    async def _just_followed(self, visit: PageVisit, choices: Sequence[ChannelLink]) -> OwnFeed | None:
         feed = visit.query.get("feed", "")
         channel = next((one for one in choices if one.uid == visit.query.get("channel")), None)
         if channel is None or not ITEM_ID.fullmatch(feed):
@@ -222,7 +209,7 @@ class FollowPages:
             raise NotFound(N_("There is no such feed."))
         # Before the first poll, use the name that the search found.
         name = record.title or visit.query.get("title", "")[:MOST_OF_NAME] or mask_credentials(record.url)
-        return NewFollow(feed, record.url, name, channel)
+        return OwnFeed(feed, mask_credentials(record.url), name, channel)
 
 
 def _asked(visit: PageVisit) -> str:

@@ -62,14 +62,6 @@ class FileView:
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoView:
-    """A picture next to the body; `text` is the publisher's alternative text."""
-
-    url: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class ChapterView:
     """A part of an episode: its start in seconds, and as people read it."""
 
@@ -105,7 +97,7 @@ class PostView:
     is_cut: bool
     lead: str
     thumbnail: str
-    photos: Sequence[PhotoView]
+    photos: Sequence[tuple[str, str]]
     files: Sequence[FileView]
     contexts: Sequence[ContextView]
     rsvp: str
@@ -183,7 +175,7 @@ class PostForms:
     """
 
     image: ImageAddress
-    feeds: Mapping[str, FeedFace]
+    feeds: Mapping[str, tuple[str, str]]
     view: str = "full"
 
     def views(self, items: Sequence[Mapping[str, Any]]) -> list[PostView]:
@@ -193,15 +185,16 @@ class PostForms:
 
     def _view(self, item: Mapping[str, Any], entry: Entry, fit: Callable[[str], str]) -> PostView:
         channel, source = item["_channel"], str(item.get("_source", ""))
-        author, feed = entry.author or Card(), self.feeds.get(source, _FACELESS)
+        author = entry.author or Card()
+        source_name, source_photo = self.feeds.get(source, ("", ""))
         body, is_cut = self._body(entry, fit)
         return PostView(
             id=item["_id"],
             channel=channel["uid"],
             channel_name=channel["name"],
             source=source,
-            source_name=feed.name,
-            source_photo=self._picture(feed.photo),
+            source_name=source_name,
+            source_photo=self._picture(source_photo),
             is_read=bool(item.get("_is_read")),
             is_saved=bool(item.get("_saved")),
             kind=entry.post_type or post_type(entry),
@@ -215,9 +208,7 @@ class PostForms:
             is_cut=is_cut,
             lead=_lead(entry) if self.view in ROWS else "",
             thumbnail=self._picture(_first_picture(entry)) if self.view == "cards" else "",
-            photos=[
-                PhotoView(self.image(url), _described(entry, url)) for url in _photos(entry)[:_MOST_PHOTOS] if web(url)
-            ],
+            photos=[(self.image(url), _described(entry, url)) for url in _photos(entry)[:_MOST_PHOTOS] if web(url)],
             files=[*_files(entry)][:_MOST_FILES],
             contexts=[*_contexts(entry)],
             rsvp=entry.rsvp or "",
@@ -343,31 +334,23 @@ def _place(card: Card | None) -> str:
     return ", ".join(dict.fromkeys(part for part in parts if part))
 
 
-@dataclass(frozen=True, slots=True)
-class FeedFace:
-    """A feed's name for the user, and its own picture; empty if there is none."""
-
-    name: str = ""
-    photo: str = ""
-
-
-_FACELESS = FeedFace()
-
-
 class FeedFaces:
     """The titles and pictures that feeds give themselves, remembered for `FACES_KEPT` seconds."""
 
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
-        self._known: BoundedCache[str, tuple[float, FeedFace]] = BoundedCache(_MOST_FACES)
+        self._known: BoundedCache[str, tuple[float, tuple[str, str]]] = BoundedCache(_MOST_FACES)
 
-    async def of(self, ids: Collection[str]) -> dict[str, FeedFace]:
-        """These feeds, by id; those that can't be read are left out. No round trip if all are known."""
+    async def of(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+        """Title and picture of these feeds, by id, empty if they have none; those that can't be read are left out.
+
+        No round trip if all are known.
+        """
         now = time.monotonic()
         known = {id_: held for id_ in ids if (held := self._known.get(id_)) and now - held[0] < FACES_KEPT}
         if missing := [id_ for id_ in ids if id_ not in known]:
             records = await self._feeds.within_reach(missing)
-            read = {id_: (now, FeedFace(record.title or "", record.photo or "")) for id_, record in records.items()}
+            read = {id_: (now, (record.title or "", record.photo or "")) for id_, record in records.items()}
             self._known.update(read)
             known |= read
         return {id_: face for id_, (_, face) in known.items()}
@@ -392,7 +375,7 @@ class PostViews:
             return visit.site.pages.href(path) if path else ""
 
         own = self._own_names.last(user).own
-        faces = {id_: FeedFace(own.get(id_) or face.name, face.photo) for id_, face in faces.items()}
+        faces = {id_: (own.get(id_) or title, photo) for id_, (title, photo) in faces.items()}
         # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one
         # user can't occupy all threads.
         async with visit.site.turns.of(user):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from starlette.responses import Response
@@ -18,7 +17,7 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import DEVICES
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
-from microsub.webpush import Device, Devices, DeviceState
+from microsub.webpush import Device, Devices
 
 _DONE = {
     "on": N_("Notifications are on for this device."),
@@ -39,15 +38,6 @@ def routes(reader: ReaderSite, devices: Devices, sessions: Sessions) -> list[Rou
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceView:
-    """A device in the list, its progress (None: not looked at yet), and the names of its channels."""
-
-    device: Device
-    state: DeviceState | None
-    channels: str
-
-
 async def _devices(reader: ReaderSite, devices: Devices, sessions: Sessions, visit: PageVisit) -> Response:
     user = await reader.user(visit)
     here, everywhere = visit.require_session().id, await reader.links(visit)
@@ -60,12 +50,9 @@ async def _devices(reader: ReaderSite, devices: Devices, sessions: Sessions, vis
     offered = (
         [link for link in places if link.uid == NOTIFICATIONS or link.uid in chosen] if everywhere.is_long else places
     )
-    views = [
-        DeviceView(one.device, one.state, _names(one.device, places)) for one in known if one.device.id in signed_in
-    ]
     return await visit.long_page(
         "devices.html",
-        devices=views,
+        devices=[(one.device, one.state, _names(one.device, places)) for one in known if one.device.id in signed_in],
         here=here,
         is_told=own is not None,
         chosen=chosen,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
@@ -12,11 +11,9 @@ from starlette.routing import Route
 from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
-from microsub.feeds import Source
 from microsub.identity import micropub_line, webmention_line
 from microsub.micropub import Sources
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
-from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import MENTIONS, SOURCES
 from microsub.timelines import Rules
@@ -48,21 +45,12 @@ def routes(
 # --- sources --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PostingSource:
-    """A source, and the channel into which it posts; None if its user has ended that."""
-
-    source: Source
-    channel: ChannelLink | None
-
-
 async def _sources(reader: ReaderSite, sources: Sources, visit: PageVisit) -> Response:
     user, everywhere = await reader.user(visit), await reader.links(visit)
     by_uid = {link.uid: link for link in everywhere}
-    views = [PostingSource(one, by_uid.get(uid or "")) for one, uid in await sources.with_channels(user)]
     return visit.page(
         "sources.html",
-        sources=views,
+        sources=[(one, by_uid.get(uid or "")) for one, uid in await sources.with_channels(user)],
         targets=[link for link in everywhere if link.uid not in {GLOBAL, SAVED}],
         given=visit.form.text("name"),
         is_revoked="revoked" in visit.query,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from starlette.responses import Response
@@ -12,7 +11,7 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.configuration.model import OutputConfig
-from microsub.feeds import OutputFeed, OutputItem
+from microsub.feeds import OutputFeed
 from microsub.model.reader import GLOBAL
 from microsub.outputs import OutputContents, OutputFeeds, output_settings
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
@@ -47,21 +46,12 @@ def routes(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOverview:
-    """An output feed in the list: the numbers of published and imported items."""
-
-    feed: OutputFeed
-    published: int
-    imported: int
-
-
 async def _list(reader: ReaderSite, outputs: OutputFeeds, visit: PageVisit) -> Response:
     feeds = await outputs.all_of(await reader.user(visit))
     sizes, everywhere = await outputs.sizes(feeds), await reader.links(visit)
     return await visit.long_page(
         "outputs.html",
-        feeds=[OutputOverview(feed, *size) for feed, size in zip(feeds, sizes, strict=True)],
+        feeds=[(feed, *size) for feed, size in zip(feeds, sizes, strict=True)],
         fields=visit.form if visit.problem is not None else {},
         sources=_sources(everywhere),
         deleted=visit.query.get("deleted", ""),
@@ -82,27 +72,22 @@ async def _create(
 # --- one output feed ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class OutputItemView:
-    """An item with the title of its post; empty if the post is gone."""
-
-    item: OutputItem
-    title: str
-
-
 async def _output(reader: ReaderSite, outputs: OutputFeeds, contents: OutputContents, visit: PageVisit) -> Response:
     user = await reader.user(visit)
     feed = await outputs.get(user, _name(visit))
     await contents.refresh(feed, visit.now)
     items = await outputs.items(feed, MOST_ITEMS)
-    size = await outputs.size(feed)
+    published, imported = await outputs.size(feed)
     titles = await contents.titles([item.id for item in items])
     everywhere = await reader.links(visit)
     return await visit.long_page(
         "output.html",
-        overview=OutputOverview(feed, *size),
+        feed=feed,
+        published=published,
+        imported=imported,
         addresses=feed.addresses(visit.base),
-        items=[OutputItemView(item, titles.get(item.id, "")) for item in items],
+        items=items,
+        titles=titles,
         fields=visit.form if visit.problem is not None else _fields(feed),
         sources=_sources(everywhere),
         is_done="done" in visit.query,
