@@ -12,17 +12,18 @@ from microsub import server
 from microsub.base.errors import NotFound
 from microsub.base.plaintext import counted, escaped, on_one_line
 from microsub.base.settings import Settings
-from microsub.base.urls import mask_credentials
+from microsub.base.urls import host_of, mask_credentials
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, as_push, json_flag, on_stores, print_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from microsub.feeds import PushHealth
+    from microsub.feeds import FeedRecord, PushHealth
     from microsub.hub import CallbackHealth
     from microsub.server.stores import Stores
-    from microsub.websub import PushStatus
+
+    _Feeds = Sequence[tuple[FeedRecord, PushHealth]]
 
 
 @click.group(cls=Group)
@@ -69,20 +70,20 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
     from microsub.websub import SubscriptionStore, status_of
 
     only = None if feed is None else await _followed(stores, feed)
-    found = await status_of(stores.feeds, SubscriptionStore(stores.redis), time.time(), only)
+    feeds, hubs = await status_of(stores.feeds, SubscriptionStore(stores.redis), time.time(), only)
     callbacks = await hub_status(stores.redis, time.time()) if only is None else {}
     if as_json:
-        print_json({**_as_json(found), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})
+        print_json({**_as_json(feeds, hubs), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})
         return
     if settings.base_url is None:
         say("MICROSUB_BASE_URL isn't set here; a server without it doesn't subscribe to hubs", err=True)
-    for one, health in found.feeds:
+    for one, health in feeds:
         say(_feed_line(one.url, health))
-    for host, counts in sorted(found.hubs.items()):
-        say(_hub_line(host, found.of_hub(host), counts))
+    for host, counts in sorted(hubs.items()):
+        say(_hub_line(host, _of_hub(feeds, host), counts))
     for host, callback in callbacks.items():
         say(_callbacks_line(host, callback))
-    if not found.feeds:
+    if not feeds:
         say("no followed feed names a hub", err=True)
 
 
@@ -118,16 +119,21 @@ async def _followed(stores: Stores, url: str) -> str:
     return found
 
 
-def _as_json(found: PushStatus) -> dict[str, object]:
-    feeds = [
+def _of_hub(feeds: _Feeds, host: str) -> list[PushHealth]:
+    """The health of all the hub's feeds."""
+    return [health for feed, health in feeds if host_of(feed.hub or "") == host]
+
+
+def _as_json(feeds: _Feeds, hubs: Mapping[str, Mapping[str, int]]) -> dict[str, object]:
+    listed = [
         {"id": feed.id, "url": mask_credentials(feed.url), "hub": mask_credentials(feed.hub or ""), **as_push(health)}
-        for feed, health in found.feeds
+        for feed, health in feeds
     ]
-    hubs = {
-        host: {"feeds": len(of := found.of_hub(host)), "pushed": sum(one.pushed for one in of), "counts": dict(counts)}
-        for host, counts in found.hubs.items()
-    }
-    return {"feeds": feeds, "hubs": hubs}
+    summed = {}
+    for host, counts in hubs.items():
+        of = _of_hub(feeds, host)
+        summed[host] = {"feeds": len(of), "pushed": sum(one.pushed for one in of), "counts": dict(counts)}
+    return {"feeds": listed, "hubs": summed}
 
 
 def _feed_line(url: str, health: PushHealth) -> str:

@@ -326,7 +326,6 @@ class FeedPolicy:
 # --- feeds, channels, users ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class _TextOrObject:
     """Text as short form of an object that only has its first key."""
 

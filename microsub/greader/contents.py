@@ -121,12 +121,12 @@ class NativeContents:
         labels, others = label_names(channels), self.others(language)
         for at in range(0, len(ids), _AT_ONCE):
             some = ids[at : at + _AT_ONCE]
-            visible, places, members = await asyncio.gather(
+            (visible, _), places, members = await asyncio.gather(
                 shown(self._redis, user, GLOBAL, some),
                 places_of(self._redis, user, some),
                 asyncio.gather(*(in_channels(self._redis, user, [uid], some, "posts") for uid in labels.values())),
             )
-            there = [item for item in some if item in visible.rows and item in places]
+            there = [item for item in some if item in visible and item in places]
             while there:
                 data = await self._reading.data(user, there)
                 for item, content in zip(there, data, strict=False):
@@ -134,7 +134,7 @@ class NativeContents:
                     if content:
                         post = orjson.loads(b"{" + content.lstrip(b"{,"))
                         source = sources.get(post.get("_source", ""), others)
-                        yield item, orjson.dumps(self._item(post, visible.rows[item], places[item], names, source))
+                        yield item, orjson.dumps(self._item(post, visible[item], places[item], names, source))
                 there = there[max(1, len(data)) :]
                 await asyncio.sleep(0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from microsub.accounts import UserQuotas
@@ -42,15 +41,6 @@ class AppSources(Protocol):
         """The channels into which these sources post; None for those whose user has ended that."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelChoice:
-    """The choice of a channel to post to: `channels` with uid and name, the `chosen` one, and a name for a new one."""
-
-    channels: Sequence[tuple[str, str]]
-    chosen: str
-    name: str
-
-
 class AppChannels:
     """Offers and gives channels to apps. `changed` is called after a change of declarations of backend.json."""
 
@@ -76,14 +66,17 @@ class AppChannels:
         found.sort(key=lambda channel: channel.uid == NOTIFICATIONS)
         return [(channel.uid, channel.name) for channel in found]
 
-    async def choice(self, user: str, app: App) -> ChannelChoice:
-        """The channels into which the app can post: its former one is chosen, or a new one named after the app."""
+    async def choice(self, user: str, app: App) -> tuple[Sequence[tuple[str, str]], str, str]:
+        """The channels into which the app can post: its former one is chosen, or a new one named after the app.
+
+        Returns uid and name of each, the uid of the chosen one, and a name for a new one.
+        """
         channels = await self.offered(user)
         taken = {name.casefold() for _, name in channels}
         title = app.title[: LONGEST_NAME - 4]
         names = (title if number == 1 else f"{title} {number}" for number in range(1, len(taken) + 2))
         chosen = await self._sources.former_channel(user, app.info.id) or NEW_CHANNEL
-        return ChannelChoice(channels, chosen, next(name for name in names if name.casefold() not in taken))
+        return channels, chosen, next(name for name in names if name.casefold() not in taken)
 
     async def source(self, user: str, app: App, uid: str, name: str, now: float) -> str:
         """The id of the source with which the app posts into the channel `uid`, or a new one of that name.

@@ -24,7 +24,6 @@ FILE_OBJECT: Mapping[str, Any] = {"extra": "forbid", "json_schema_extra": {"patt
 """Pydantic's configuration for objects of backend.json: an unknown key is reported."""
 
 
-@dataclass(frozen=True)
 class LeftOut:
     """A field that may be left out, and then is None; `null` isn't a valid value."""
 

@@ -217,14 +217,15 @@ class OutputContents:
                 position = position if _is_same(feed.taken_from, source) else last
                 await self._store.note_taken(feed, source, position)
         for _ in range(_STEPS):
-            found = await self._store.newcomers(feed, feed.settings.channel or GLOBAL, position, _WINDOW)
-            fitting, is_whole = await self._matching(feed, found.ids, now)
+            channel = feed.settings.channel or GLOBAL
+            ids, reached, more = await self._store.newcomers(feed, channel, position, _WINDOW)
+            fitting, is_whole = await self._matching(feed, ids, now)
             await self._offer(feed, fitting, now)
-            if not is_whole or found.position == position:
+            if not is_whole or reached == position:
                 break
-            position = found.position
+            position = reached
             await self._store.note_taken(feed, source, position)
-            if not found.more:
+            if not more:
                 break
             await asyncio.sleep(0)
 

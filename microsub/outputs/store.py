@@ -28,7 +28,7 @@ from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, score_text, text, texts
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines import Newcomers, last_position, read_newcomers, shown_among
+from microsub.timelines import last_position, read_newcomers, shown_among
 
 ARCHIVE = 50
 """Items of one archive document (RFC 5005), and items that leave together when a feed has too many."""
@@ -328,8 +328,8 @@ class OutputFeeds:
         """The last position in the order of arrival: whatever arrives later is after it."""
         return await last_position(self._redis, feed.user)
 
-    async def newcomers(self, feed: OutputFeed, uid: str, after: int, limit: int) -> Newcomers:
-        """The items that arrived in a channel, or (`global`) in any channel, after a position."""
+    async def newcomers(self, feed: OutputFeed, uid: str, after: int, limit: int) -> tuple[list[str], int, bool]:
+        """The items that arrived in a channel, or (`global`) in any channel, after a position; see `read_newcomers`."""
         return await read_newcomers(self._redis, feed.user, uid, after, limit)
 
     async def note_taken(self, feed: OutputFeed, source: str, position: int) -> None:

@@ -85,14 +85,6 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Matches in their order; more may follow after the row `last`, none if it is None."""
-
-    matches: Sequence[Match]
-    last: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Span:
     """Rows between two others, both exclusive."""
 
@@ -170,8 +162,10 @@ class Generation:
     def matches(
         self, expression: str, span: Span, depth: int, *, among: Collection[int] | None = None, upward: bool = False,
         ranked: bool = False, seconds: float = float("inf"),
-    ) -> Block:  # fmt: skip
+    ) -> tuple[list[Match], int | None]:  # fmt: skip
         """The `depth` newest matches in the span, or the oldest (`upward`); with `among`, only these items.
+
+        Also the row after which more may follow, None for no more.
 
         Raises QueryTooSlow after `seconds`, and IndexUnusable.
         """
@@ -202,7 +196,7 @@ class Generation:
             Match(int(row), int(item), float(rank))
             for row, item, rank in zip(parts[0::3], parts[1::3], parts[2::3], strict=True)
         ]
-        return Block(matches, reached if count == depth else None)
+        return matches, reached if count == depth else None
 
     def matching(
         self, expression: str, span: Span, ids: Collection[int], *, seconds: float = float("inf")

@@ -31,7 +31,7 @@ from microsub.redis.scripts import BATCH, batches
 from microsub.search.index import Match, QueryTooSlow, Span, row_at
 from microsub.search.replica import IndexReader
 from microsub.search.words import expression
-from microsub.timelines import Channels, ReaderViews, ShownItems, item_ids, shown
+from microsub.timelines import Channels, ReaderViews, item_ids, shown
 from microsub.web.params import wrong
 
 SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)
@@ -79,11 +79,13 @@ class _Collected:
     broken_off: bool = False
     """More may follow after `last`."""
 
-    def take(self, matches: Sequence[Match], seen: ShownItems, query: PostQuery) -> None:
+    def take(
+        self, matches: Sequence[Match], rows: Mapping[str, Row], names: Mapping[str, str], query: PostQuery
+    ) -> None:
         """Add the matches that the user can see, in the state that the query wants."""
-        self.names.update(seen.names)
+        self.names.update(names)
         for match in matches:
-            row = seen.rows.get(str(match.item))
+            row = rows.get(str(match.item))
             if row is not None and _is_wanted(row, query):
                 self.found.append((match, row))
 
@@ -171,7 +173,7 @@ class PostSearch:
                 matches, missing = await self._index.matching(found, span, [*map(int, ids)])
             collected = _Collected()
             for part in batches(matches, DEPTHS[0]):
-                collected.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
+                collected.take(part, *await self._shown(user, uid, part), query)
             gone = await without_item(self._redis, [*map(str, missing)])
             return [row.id for _, row in collected.found], len(gone) == len(missing)
 
@@ -256,16 +258,19 @@ class PostSearch:
         first, then = DEPTHS if own is None else OWN_DEPTHS
         for depth in itertools.chain((first,), itertools.repeat(then)):
             async with self._turn_of(user):
-                block = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
-            collected.broken_off, collected.last = block.last is not None, block.last
-            for part in batches(block.matches, BATCH if own is None else DEPTHS[0]):
-                collected.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
+                matches, last = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
+            collected.broken_off, collected.last = last is not None, last
+            for part in batches(matches, BATCH if own is None else DEPTHS[0]):
+                collected.take(part, *await self._shown(user, uid, part), query)
                 if len(collected.found) >= enough:
                     return collected
-            if block.last is None or time.monotonic() > deadline:
+            if last is None or time.monotonic() > deadline:
                 break
-            span = Span(block.last, span.below) if upward else Span(span.above, block.last)
+            span = Span(last, span.below) if upward else Span(span.above, last)
         return collected
+
+    async def _shown(self, user: str, uid: str, part: Sequence[Match]) -> tuple[dict[str, Row], dict[str, str]]:
+        return await shown(self._redis, user, uid, [str(match.item) for match in part])
 
     async def _own(self, user: str, uid: str, now: float) -> Sequence[int] | None:
         """The ids of the items the user can see, if these are few, once waiting posts were added to the timelines."""

@@ -28,7 +28,7 @@ import structlog
 
 from microsub.base.errors import SearchUnavailable
 from microsub.feeds import Events
-from microsub.search.index import Block, Generation, IndexUnusable, Match, Span
+from microsub.search.index import Generation, IndexUnusable, Match, Span
 
 T = TypeVar("T")
 
@@ -166,7 +166,7 @@ class IndexReader:
     async def matches(
         self, expression: str, span: Span, depth: int, *, among: Collection[int] | None = None, upward: bool = False,
         ranked: bool = False,
-    ) -> Block:  # fmt: skip
+    ) -> tuple[list[Match], int | None]:  # fmt: skip
         """See `Generation.matches`. Raises SearchUnavailable and QueryTooSlow."""
         return await self._asked(
             lambda generation: generation.matches(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from microsub.timelines.follow import UNDER_WAY, Followed, Following, new_in_a_day, unsubscribe
     from microsub.timelines.full_text import TextChoices, choice_of, shown_text, strongest
     from microsub.timelines.item_cache import ItemCache
-    from microsub.timelines.pages import ShownItems, item_ids, shown, shown_among
+    from microsub.timelines.pages import item_ids, shown, shown_among
     from microsub.timelines.read_state import ReadState
     from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, take_out
     from microsub.timelines.restore import (
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         Arrival,
         ArrivalQuery,
         Arrivals,
-        Newcomers,
         arrivals_in,
         bare_arrivals,
         count_since,

@@ -7,7 +7,6 @@ one source) filter its rows and examine at most `EXAMINED` ids per request, so t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -156,18 +155,11 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
     return [row for row in found if row.id in members]
 
 
-@dataclass(frozen=True, slots=True)
-class ShownItems:
-    """The shown items among requested ones: by id, a row without its score; and the names of their channels."""
+async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> tuple[dict[str, Row], dict[str, str]]:
+    """Those of the given ids that the channel, or (`global`) any channel, shows. Raises NotFound.
 
-    rows: Mapping[str, Row]
-    names: Mapping[str, str]
-
-
-async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownItems:
-    """The given ids that the channel, or (`global`) any channel, shows. Raises NotFound.
-
-    One round trip; for `global` one for every fifty channels.
+    Returns a row without score for each id, and the names of the channels. One round trip; for `global` one for every
+    fifty channels.
     """
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
     of_user = {"channels": keys.channels(user), "saved": keys.posts(user, SAVED), "patterns": patterns}
@@ -189,7 +181,7 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
             if visited:
                 further.append((visited, part))
         left = further
-    return ShownItems(rows, names)
+    return rows, names
 
 
 async def item_ids(redis: Redis, user: str, uid: str, most: int) -> tuple[Sequence[int] | None, bool]:

@@ -6,7 +6,6 @@ Items are exported with their state, and ids that must not come back with the re
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 
 from microsub.accounts import absent
 from microsub.model.reader import Reason, TimelineItem
@@ -23,38 +22,19 @@ from microsub.timelines.timelinekeys import timeline_keys, url_lines
 
 BATCH = 500
 
-
-@dataclass(frozen=True, slots=True)
-class StateInTimeline:
-    """An item's place and state: the score as decimal text, when it was read, whether it is muted."""
-
-    id: str
-    score: str
-    read_at: float | None
-    hidden: bool = False
+Absence = tuple[str, int, Reason]
+"""An id that left a timeline, when (in whole seconds) and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """An id that left a timeline, when (in whole seconds) and why."""
-
-    id: str
-    at: int
-    reason: Reason
-
-
-async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[StateInTimeline]]:
-    """All items of a channel in batches, the oldest first, then the muted ones; each once."""
-    for key, read, hidden in (
-        (keys.posts(user, uid), keys.read(user, uid), False),
-        (keys.hidden(user, uid), keys.hidden_read(user, uid), True),
+async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
+    """All items of a channel in batches, the oldest first, then the muted ones; each once, with the time of reading."""
+    for key, read in (
+        (keys.posts(user, uid), keys.read(user, uid)),
+        (keys.hidden(user, uid), keys.hidden_read(user, uid)),
     ):
         async for batch in _ascending(redis, key):
             times = await redis.command("ZMSCORE", read, *(item for item, _ in batch))
-            yield [
-                StateInTimeline(item, score, None if at is None else float(at), hidden)
-                for (item, score), at in zip(batch, times, strict=True)
-            ]
+            yield [(item, None if at is None else float(at)) for (item, _), at in zip(batch, times, strict=True)]
 
 
 async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
@@ -71,7 +51,7 @@ async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Abse
     async for ids in members(redis, key):
         scores = await redis.command("ZMSCORE", key, *ids)
         found = [(item, float(score)) for item, score in zip(ids, scores, strict=True) if score is not None]
-        yield [Absence(item, int(score), Reason(round(score % 1 * 16))) for item, score in found]
+        yield [(item, int(score), Reason(round(score % 1 * 16))) for item, score in found]
 
 
 async def restore_items(
@@ -91,8 +71,8 @@ async def restore_items(
     rows: list[Arg] = []
     for item, read_at in reversed(back):
         rows += [item.id, item.score, "" if read_at is None else read_at, url_lines(item)]
-    for absence in out:
-        rows += [absence.id, absence.at, int(absence.reason)]
+    for item_id, at, reason in out:
+        rows += [item_id, at, int(reason)]
     where = {"timeline": timeline_keys(user, uid), "uid": uid}
     count = await redis.script(load("timeline_restore")(user, uid, **where, now=now, back=len(back), items=rows))
     if count < 0:

@@ -207,10 +207,10 @@ class ReaderViews:
 
     async def post(self, user: str, id_: str) -> bytes | None:
         """The reply with that item alone; None if none of the user's channels shows it."""
-        found = await shown(self._redis, user, GLOBAL, [id_])
-        if id_ not in found.rows:
+        found, names = await shown(self._redis, user, GLOBAL, [id_])
+        if id_ not in found:
             return None
-        rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
+        rows = PageRows.of([found[id_]], older=False, names=names)
         return self.spliced(rows, await self.data(user, rows.ids), b"{}")
 
     async def also_in(self, user: str, id_: str) -> list[str]:

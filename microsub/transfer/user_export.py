@@ -105,9 +105,9 @@ class UserExport:
             yield line
         for channel in channels:
             async for states_ in states(self.redis, user.name, channel.uid):
-                known = [one for one in states_ if int(one.id) in posts]
+                known = [one for one in states_ if int(one[0]) in posts]
                 if known:
-                    yield ExportedItems(channel.uid, tuple((one.id, one.read_at) for one in known))
+                    yield ExportedItems(channel.uid, tuple(known))
         tombstones = await self._tombstones(named, left - posts)
         async for record in self._absences(user.name, channels, posts, tombstones):
             yield record
@@ -145,9 +145,9 @@ class UserExport:
         left: set[int] = set()
         for channel in channels:
             async for some in states(self.redis, user, channel.uid):
-                there.update(int(one.id) for one in some)
+                there.update(int(item) for item, _ in some)
             async for gone in absences(self.redis, user, channel.uid):
-                left.update(int(one.id) for one in gone)
+                left.update(int(item) for item, _, _ in gone)
         async for ids in self.outputs.references(user):
             there.update(map(int, ids))
         return there, left
@@ -205,11 +205,12 @@ def _absence(
     one: Absence, posts: set[int], tombstones: Mapping[int, tuple[str, str]]
 ) -> tuple[str, str, str, int, int] | None:
     """The fields of an absence; None for a post that no feed remembers, because it can't return."""
-    item = int(one.id)
+    item_id, at, reason = one
+    item = int(item_id)
     if item in posts:
-        return one.id, "", "", one.at, int(one.reason)
+        return item_id, "", "", at, int(reason)
     if item in tombstones:
-        return "", *tombstones[item], one.at, int(one.reason)
+        return "", *tombstones[item], at, int(reason)
     return None
 
 

@@ -32,7 +32,7 @@ from microsub.parsing.process import dumps
 from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
 from microsub.redis.scan import members_at
-from microsub.timelines import Absence, restore_items, set_keys
+from microsub.timelines import restore_items, set_keys
 from microsub.transfer.feed_lists import adapted
 from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (
@@ -398,7 +398,7 @@ class UserImport:
         if self._report.dry_run:
             return
         out = [
-            Absence(self._names.posts[post], at, Reason(reason))
+            (self._names.posts[post], at, Reason(reason))
             for post, _, _, at, reason in record.items
             if post in self._names.posts
         ]
@@ -414,7 +414,7 @@ class UserImport:
                 await self.feeds.update(found.id, {MERGED: " ".join([*former, found.id])})
             # The original of a duplicate isn't known here, so it stays out.
             why = {Reason.DUPLICATE: Reason.SWEPT}
-            out += [Absence(ids[guid], at, why.get(Reason(reason), Reason(reason))) for guid, at, reason in rows]
+            out += [(ids[guid], at, why.get(Reason(reason), Reason(reason))) for guid, at, reason in rows]
         if out:
             await restore_items(self.redis, self.items, self._user, record.channel, (), out, self._now)
 

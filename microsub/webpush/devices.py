@@ -67,16 +67,6 @@ class DeviceState:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNow:
-    """A device, its progress (None: not looked at yet), and the latest place in its user's order of arrival."""
-
-    device: Device
-    state: DeviceState | None
-    newest: int = 0
-    is_test_asked: bool = False
-
-
 class Devices:
     """The devices of all users, and this server's key. Belongs to one event loop."""
 
@@ -89,14 +79,14 @@ class Devices:
         """This server's key, created when it is first needed; not cached, since the store may be replaced."""
         return webpush.ServerKey.of(await first_value(self._redis, keys.push_key(), webpush.ServerKey.new_text))
 
-    async def all(self, user: str) -> list[DeviceNow]:
-        """The user's devices, newest first."""
+    async def all(self, user: str) -> list[tuple[Device, DeviceState | None]]:
+        """The user's devices, newest first, with their progress; None: not looked at yet."""
         told, states = await self._redis.pipeline(
             [("HGETALL", keys.devices_told(user)), ("HGETALL", keys.device_states(user))]
         )
         known = raw_fields(states)
-        found = [DeviceNow(_device(said), _state(known.get(id_))) for id_, said in raw_fields(told).items()]
-        return sorted(found, key=lambda one: -one.device.since)
+        found = [(_device(said), _state(known.get(id_))) for id_, said in raw_fields(told).items()]
+        return sorted(found, key=lambda one: -one[0].since)
 
     async def put(self, user: str, device: Device) -> None:
         """Register the device for posts that arrive from now on; it replaces the device of the same session.
@@ -136,8 +126,11 @@ class Devices:
         await self._redis.command("HSET", keys.device_states(user), f"test {id_}", 1)
         await self._due.note({f"{user} {id_}": now})
 
-    async def look(self, user: str, id_: str) -> DeviceNow | None:
-        """The device at present; deletes the remaining data of a removed device. One round trip."""
+    async def look(self, user: str, id_: str) -> tuple[Device, DeviceState | None, int, bool] | None:
+        """The device, its progress, the latest place in its user's order of arrival, and whether a test is asked.
+
+        Deletes the remaining data of a removed device. One round trip.
+        """
         said, (state, test), newest = await self._redis.pipeline(
             [
                 ("HGET", keys.devices_told(user), id_),
@@ -148,7 +141,7 @@ class Devices:
         if said is None:
             await self.remove(user, [id_])
             return None
-        return DeviceNow(_device(said), _state(state), int(float(newest[1])) if newest else 0, test is not None)
+        return _device(said), _state(state), int(float(newest[1])) if newest else 0, test is not None
 
     async def note(self, user: str, id_: str, state: DeviceState) -> None:
         """Store the device's progress."""

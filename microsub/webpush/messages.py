@@ -30,7 +30,7 @@ from microsub.formats.wire import post_title
 from microsub.model.reader import NOTIFICATIONS, Channel
 from microsub.redis.replies import text
 from microsub.timelines import NEVER_NAMED, unread_after
-from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceState
+from microsub.webpush.devices import DUE, Device, Devices, DeviceState
 from microsub.work import calendar_of
 
 if TYPE_CHECKING:
@@ -124,21 +124,21 @@ class DeviceMessages:
         found, now = await self._devices.look(user, id_), self._clock()
         if found is None:
             return None
-        state = found.state
+        device, state, newest, is_test_asked = found
         if state is None:  # posts from before the device was added aren't new
-            state = DeviceState(found.newest, found.newest)
+            state = DeviceState(newest, newest)
             await self._devices.note(user, id_, state)
-        if rest := self._resting.left(found.device.address):
+        if rest := self._resting.left(device.address):
             return now + rest
-        if found.is_test_asked:
-            return await self._test(user, found.device, state)
-        if found.newest <= state.place:
+        if is_test_asked:
+            return await self._test(user, device, state)
+        if newest <= state.place:
             return now + LOOK
-        return await self._tell(user, found, state)
+        return await self._tell(user, device, newest, state)
 
-    async def _tell(self, user: str, found: DeviceNow, state: DeviceState) -> float | None:
+    async def _tell(self, user: str, device: Device, newest: int, state: DeviceState) -> float | None:
         """Announce unread posts that arrived since the last look; later if the user is reading in that browser."""
-        device, now = found.device, self._clock()
+        now = self._clock()
         session = await self._sessions.still_open(user, device.id)
         if session is None:
             await self._devices.remove(user, [device.id])
@@ -146,7 +146,7 @@ class DeviceMessages:
         if now - session.seen < VISIT_NOTED:
             return now + LOOK
         seen = (await self._activity.last_seen([user])).get(user, 0.0)
-        told = replace(state, place=found.newest, base=state.place if seen > state.sent else state.base)
+        told = replace(state, place=newest, base=state.place if seen > state.sent else state.base)
         news = await self._news(user, device, told.base, state.place)
         await self._devices.note(user, device.id, told)
         if news is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from microsub.base.urls import host_of
@@ -137,23 +136,14 @@ async def push_state(redis: Redis, now: float) -> PushState:
     return "silent" if asked is not None and (heard or 0.0) < asked < now - SILENCE else "ok"
 
 
-@dataclass(frozen=True, slots=True)
-class PushStatus:
-    """Followed feeds that name a hub, with their health, and each hub's counts of the last months, by host."""
-
-    feeds: tuple[tuple[FeedRecord, PushHealth], ...]
-    hubs: Mapping[str, Mapping[str, int]]
-
-    def of_hub(self, host: str) -> list[PushHealth]:
-        """The health of all the hub's feeds."""
-        return [health for feed, health in self.feeds if host_of(feed.hub or "") == host]
-
-
 async def status_of(
     feeds: Feeds, subscription_store: SubscriptionStore, now: float, only: str | None = None
-) -> PushStatus:
-    """The status of all followed feeds that name a hub, or `only` of the feed with that id."""
+) -> tuple[list[tuple[FeedRecord, PushHealth]], Mapping[str, Mapping[str, int]]]:
+    """The followed feeds that name a hub, or `only` the feed with that id, with their health.
+
+    Also the counts of the last months of each hub, by host.
+    """
     found = (await feeds.get_many(await feeds.all_ids() if only is None else [only])).values()
     followed = [one for one in found if one.id == only or (one.hub and await feeds.subscribers(one.id))]
     counts = await subscription_store.counts([one.hub for one in followed if one.hub])
-    return PushStatus(tuple((one, push_health(one, now)) for one in followed), counts)
+    return [(one, push_health(one, now)) for one in followed], counts

@@ -62,7 +62,7 @@ class Replica:
         asked = parsed(query, NOON)
         words = expression(asked, {name: [name] for name in asked.feeds})
         with contextlib.suppress(SearchUnavailable):
-            return [str(match.item) for match in (await self.index.matches(words, Span(), 1000)).matches]
+            return [str(match.item) for match in (await self.index.matches(words, Span(), 1000))[0]]
         return []
 
     async def finds(self, query: str, *ids: str) -> None:

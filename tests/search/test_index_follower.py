@@ -218,8 +218,8 @@ async def test_a_generation_replaced_while_opened_isnt_used(
         return database
 
     monkeypatch.setattr(Generation, "_open", staticmethod(replaced_meanwhile))
-    block = await replica.index.matches('"ferry"', Span(), 10)
-    assert [match.item for match in block.matches] == [1]
+    matches, _ = await replica.index.matches('"ferry"', Span(), 10)
+    assert [match.item for match in matches] == [1]
     former.close()
     latter.close()
 

@@ -13,7 +13,7 @@ from microsub.base.rate_limits import RateLimit
 from microsub.model.reader import Grant
 from microsub.redis import keys
 from microsub.search import post_search
-from microsub.search.index import Block, Generation, QueryTooSlow
+from microsub.search.index import Generation, QueryTooSlow
 from microsub.search.post_search import BEHIND_SECONDS
 from microsub.search.replica import THREADS
 from microsub.server.app import create_app
@@ -405,7 +405,7 @@ async def test_slow_searches_of_one_user_leave_a_thread_to_others(
     bob = await server.reader("bob", "home")
     matches, go_on = Generation.matches, threading.Event()
 
-    def slowly(generation: Generation, words: str, *place: Any, **how: Any) -> Block:
+    def slowly(generation: Generation, words: str, *place: Any, **how: Any) -> Any:
         if "ocean" in words:
             go_on.wait(30)
         return matches(generation, words, *place, **how)

@@ -54,8 +54,8 @@ class Told:
         await self.ann.publish(*names, at=self.server.now, **more)
 
     async def device_id(self) -> str:
-        (device,) = await self.server.parts.devices.all("ann")
-        return device.device.id
+        ((device, _),) = await self.server.parts.devices.all("ann")
+        return device.id
 
     async def only(self) -> Any:
         """The only device in the list."""
@@ -358,7 +358,7 @@ async def test_a_hanging_push_service_delays_no_other(told: Told) -> None:
         other = await signed_in_again(told.server, 1)
         fields = {**PushedBrowser(f"{away}2").fields, "channel": "home"}
         assert (await other.submit(await other.get(PAGE), PAGE, **fields)).status == 303
-        for id_ in [one.device.id for one in await told.server.parts.devices.all("ann")]:
+        for id_ in [one.id for one, _ in await told.server.parts.devices.all("ann")]:
             await told.server.parts.devices.ask_test("ann", id_, told.server.now)
         await told.look(30)
         assert sorted(await failures(told)) == [0, 1]
@@ -368,7 +368,7 @@ async def test_a_hanging_push_service_delays_no_other(told: Told) -> None:
 
 
 async def failures(told: Told) -> list[int]:
-    return [one.state.failures for one in await told.server.parts.devices.all("ann") if one.state is not None]
+    return [state.failures for _, state in await told.server.parts.devices.all("ann") if state is not None]
 
 
 async def signed_in_again(server: World, number: int) -> Visitor:

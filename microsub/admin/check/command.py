@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 
-from microsub.admin.check.findings import Commands, Derive, Finding, InArrivals, InChannel
+from microsub.admin.check.findings import Finding, InArrivals, InChannel
 from microsub.admin.check.look import look
 from microsub.admin.follow_repair import FollowRepair
 from microsub.base.plaintext import escaped
@@ -108,7 +108,7 @@ class Checking:
 
     async def _repair(self, findings: Sequence[Finding]) -> None:
         await apply(self.redis, findings, self.clock())
-        if any(isinstance(one.remedy, Derive) for one in findings):
+        if any(one.remedy == "derive" for one in findings):
             await self.follow_repair.run(self.clock())
 
 
@@ -129,12 +129,12 @@ _AT_ONCE = 200
 
 
 async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
-    """Repair what can be repaired here; `admin.follow_repair` handles `Derive`.
+    """Repair what can be repaired here; `admin.follow_repair` handles "derive".
 
     `now` is Unix time in seconds.
     """
     remedies = [finding.remedy for finding in findings]
-    plain = [command for one in remedies if isinstance(one, Commands) for command in one.commands]
+    plain = [command for one in remedies if isinstance(one, tuple) for command in one]
     await in_batches(redis, plain)
     by_channel: defaultdict[tuple[str, str], list[InChannel]] = defaultdict(list)
     for one in remedies:

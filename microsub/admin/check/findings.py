@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Literal
 
 from microsub.model.reader import TimelineItem
 from microsub.redis.protocol import Command
-
-
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """Idempotent commands that do no harm if the damage no longer exists."""
-
-    commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +31,10 @@ class InArrivals:
     item: str
 
 
-@dataclass(frozen=True, slots=True)
-class Derive:
-    """Derive followers, addresses and the schedule from the channels (`admin.follow_repair`)."""
-
-
-Remedy = Commands | InChannel | InArrivals | Derive
+Remedy = tuple[Command, ...] | InChannel | InArrivals | Literal["derive"]
+"""How to repair: by idempotent commands that do no harm if the damage no longer exists; as said by the class; or by
+deriving followers, addresses and the schedule from the channels (`admin.follow_repair`).
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from microsub.admin.check.findings import Commands, Derive, Finding, InArrivals, InChannel
+from microsub.admin.check.findings import Finding, InArrivals, InChannel, Remedy
 from microsub.admin.check.keynames import Kind, kinds, looks_like_ours
 from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Seen
 from microsub.base.digests import sha256_hex
@@ -67,7 +67,7 @@ def post_enters_once(seen: Seen, item: str, guid: str, updated: str, owner: str 
     if owner in {None, item}:
         what = "without its guid's claim" if owner is None else "missing from its feed's index"
         claim = ("HSETNX", keys.feed_guids(feed), guid, item)
-        yield Finding("items", keys.item(item), what, Commands((claim, ("ZADD", keys.feed_items(feed), updated, item))))
+        yield Finding("items", keys.item(item), what, (claim, ("ZADD", keys.feed_items(feed), updated, item)))
     elif owner is not None and seen.items.marked(owner, SHOWN):
         what = f"the same post as item {owner}, and both are shown: remove one in a reader"
         yield Finding("items", keys.item(item), what)
@@ -81,10 +81,10 @@ def memory_lasts(seen: Seen, feed: str) -> Iterator[Finding]:
         key: str = getattr(keys, kind)(feed)
         if kind in lasting and stays and ttl >= 0:
             what = "has a time to live, though the feed is followed or kept"
-            yield Finding("feeds", key, what, Commands((("PERSIST", key),)))
+            yield Finding("feeds", key, what, (("PERSIST", key),))
         elif kind in lasting and not stays and ttl == -1 and feed not in seen.followed:
             what = "has no time to live, though nobody follows the feed"
-            yield Finding("feeds", key, what, Commands((("EXPIRE", key, KEEP_UNFOLLOWED),)))
+            yield Finding("feeds", key, what, (("EXPIRE", key, KEEP_UNFOLLOWED),))
 
 
 def items_exist(seen: Seen, members: Collection[str]) -> list[str]:
@@ -110,7 +110,7 @@ def missing_in_feed(seen: Seen, feed: str, index: Collection[str], outbox: Colle
         (keys.feed_outbox(feed), "SREM", outbox, "holds an item that doesn't exist"),
     ):
         for item in items_exist(seen, members):
-            yield Finding("feeds", f"{key} {item}", what, Commands(((verb, key, item),)))
+            yield Finding("feeds", f"{key} {item}", what, ((verb, key, item),))
 
 
 def keys_are_named(key: str, kind: Kind | None, ttl: int) -> Iterator[Finding]:
@@ -120,10 +120,10 @@ def keys_are_named(key: str, kind: Kind | None, ttl: int) -> Iterator[Finding]:
             what = "unknown, though its name begins like a key of this server; inspect it and delete it by hand"
             yield Finding("keys", key, what)
     elif ttl == -1 and not kind.may_stay:
-        remedy = Commands((("EXPIRE", key, _LIVES.get(kind.name, _OTHER_LIFE)),))
+        remedy = (("EXPIRE", key, _LIVES.get(kind.name, _OTHER_LIFE)),)
         yield Finding("keys", key, "has no time to live, but needs one", remedy)
     elif ttl >= 0 and kind.stays:
-        yield Finding("keys", key, "has a time to live, but must be permanent", Commands((("PERSIST", key),)))
+        yield Finding("keys", key, "has a time to live, but must be permanent", (("PERSIST", key),))
 
 
 def copies_agree(seen: Seen) -> Iterator[Finding]:
@@ -136,26 +136,26 @@ def copies_agree(seen: Seen) -> Iterator[Finding]:
     for handle, user in seen.handles.items():
         if seen.handle_index.get(handle) != user:
             # Without an entry, no passkey of that user is recognised.
-            remedy = Commands((("HSET", keys.handles(), handle, user),))
+            remedy: Remedy = (("HSET", keys.handles(), handle, user),)
             yield Finding("users", keys.credentials(user), "a handle that doesn't point to its user", remedy)
     for handle in seen.handle_index.keys() - seen.handles.keys():
         # A handle is never assigned again, so it can't stand for another user later.
-        remedy = Commands((("HDEL", keys.handles(), handle),))
+        remedy = (("HDEL", keys.handles(), handle),)
         yield Finding("users", f"{keys.handles()} {handle}", "a handle without a user", remedy)
     for counter in seen.counters:
         if counter.newest > max(counter.first, counter.last):
-            remedy = Commands((("INCRBY", counter.key, counter.newest - counter.last),))
+            remedy = (("INCRBY", counter.key, counter.newest - counter.last),)
             yield Finding("keys", counter.key, "lower than an id already in use", remedy)
 
 
 def _users(seen: Seen) -> Iterator[Finding]:
     for user in sorted(seen.recorded - seen.listed):
-        yield Finding("users", keys.user(user), "a user who isn't listed", Commands((("SADD", keys.users(), user),)))
+        yield Finding("users", keys.user(user), "a user who isn't listed", (("SADD", keys.users(), user),))
     for user in sorted(seen.listed - seen.recorded):
         there = [getattr(keys, kind) for kind in sorted(seen.user_keys.get(user, ()))]
         remains = [key(user) for key in there if key in keys.USER_KEYS]
         commands = [("SREM", keys.users(), user), *(("DEL", key) for key in remains)]
-        yield Finding("users", keys.user(user), "a listed user without a record", Commands(tuple(commands)))
+        yield Finding("users", keys.user(user), "a listed user without a record", tuple(commands))
 
 
 def _followers(seen: Seen) -> Iterator[Finding]:
@@ -167,11 +167,11 @@ def _followers(seen: Seen) -> Iterator[Finding]:
                 what = "among its followers, but doesn't follow it" if is_listed else (
                     "follows it, but isn't among its followers"
                 )  # fmt: skip
-                yield Finding("feeds", f"{keys.feed_subscribers(feed)} {user}/{uid}", what, Derive())
+                yield Finding("feeds", f"{keys.feed_subscribers(feed)} {user}/{uid}", what, "derive")
     for feed in sorted(seen.followed.keys() & seen.records.keys()):
         url = canonical_feed_url(seen.records[feed].url)
         if url not in seen.urls:
-            remedy = Commands((("HSETNX", keys.feeds_by_url(), url, feed),))
+            remedy = (("HSETNX", keys.feeds_by_url(), url, feed),)
             yield Finding("feeds", keys.feed(feed), "a feed that no URL points to", remedy)
 
 
@@ -179,7 +179,7 @@ def _polled(seen: Seen) -> Iterator[Finding]:
     for feed, followers in seen.followed.items():
         settled = [one for one in followers if (feed, *one) not in seen.fresh]
         if feed in seen.records and not seen.records[feed].gone and settled and feed not in seen.polled:
-            yield Finding("schedule", keys.feed(feed), "followed, but never polled", Derive())
+            yield Finding("schedule", keys.feed(feed), "followed, but never polled", "derive")
 
 
 def rules_hold(
@@ -203,11 +203,11 @@ def outputs_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[F
     """Invariant 6, for the list of a user's output feeds and their records."""
     there = seen.output_feeds.get(user, set())
     for name in sorted(there - set(listed)):
-        remedy = Commands((("SADD", keys.outputs(user), name),))
+        remedy: Remedy = (("SADD", keys.outputs(user), name),)
         yield Finding("outputs", keys.output(user, name), "an output feed that isn't listed", remedy)
     for name in sorted(set(listed) - there):
         remains = [("DEL", key(user, name)) for key in keys.OUTPUT_KEYS]
-        remedy = Commands((("SREM", keys.outputs(user), name), *remains))
+        remedy = (("SREM", keys.outputs(user), name), *remains)
         yield Finding("outputs", keys.output(user, name), "a listed output feed without a record", remedy)
 
 
@@ -215,17 +215,17 @@ def media_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[Fin
     """Invariant 6, for the list of files that a user's sources have sent, and these files."""
     there = seen.media.get(user, set())
     for token in sorted(there - set(listed)):
-        remedy = Commands((("SADD", keys.media(user), token),))
+        remedy = (("SADD", keys.media(user), token),)
         yield Finding("media", keys.medium(user, token), "a file that isn't listed", remedy)
     for token in sorted(set(listed) - there):
-        remedy = Commands((("SREM", keys.media(user), token),))
+        remedy = (("SREM", keys.media(user), token),)
         yield Finding("media", keys.medium(user, token), "a listed file that doesn't exist", remedy)
 
 
 def address_leads(user: str, name: str, secret: str | None, known: Mapping[str, str]) -> Iterator[Finding]:
     """Invariant 6, for the address of an output feed."""
     if secret is not None and known.get(sha256_hex(secret)) != name:
-        remedy = Commands((("HSET", keys.output_addresses(user), sha256_hex(secret), name),))
+        remedy = (("HSET", keys.output_addresses(user), sha256_hex(secret), name),)
         yield Finding("outputs", keys.output(user, name), "an address that doesn't point to its feed", remedy)
 
 
@@ -264,7 +264,7 @@ def output_agrees(
     }
     for what, items in broken.items():
         for item, command in sorted(items.items()):
-            yield Finding("outputs", f"{user}/{name} {item}", what, Commands((command,)))
+            yield Finding("outputs", f"{user}/{name} {item}", what, (command,))
 
 
 def missing_in_output(seen: Seen, user: str, name: str, members: Collection[str]) -> Iterator[Finding]:
@@ -272,7 +272,7 @@ def missing_in_output(seen: Seen, user: str, name: str, members: Collection[str]
     places = (keys.output_published, keys.output_imported, keys.output_edited)
     for item in items_exist(seen, members):
         commands = (*(("ZREM", key(user, name), item) for key in places),)
-        yield Finding("outputs", f"{user}/{name} {item}", "an id without an item", Commands(commands))
+        yield Finding("outputs", f"{user}/{name} {item}", "an id without an item", commands)
 
 
 def is_unclaimed(seen: Seen, item: str, created: float, discovered: float) -> bool:

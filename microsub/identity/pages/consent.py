@@ -8,7 +8,7 @@ since then this server would redirect to any address that an app names.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import parse_qs
 
@@ -18,7 +18,7 @@ from starlette.routing import Route
 from microsub.base.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
 from microsub.base.identifiers import alike, known_me, shown
 from microsub.base.texts import N_, Sentence
-from microsub.identity.app_channels import AppChannels, ChannelChoice
+from microsub.identity.app_channels import AppChannels
 from microsub.identity.clients import App, ClientApps, ConsentLimit
 from microsub.identity.limits import PROFILE_RECENT
 from microsub.identity.pages.visits import asker
@@ -78,29 +78,19 @@ PostsTo = Literal["site", "channel", "nowhere"]
 """Where an app posts: on its user's site, or into a channel here; or it asks for nothing, or finds no endpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedScopes:
-    """The permissions among the requested ones that can be granted, for reading and for posting."""
+def offered_scopes(
+    asked: Collection[str], posts_to: PostsTo, *, search: bool = True
+) -> tuple[list[ScopeText], list[ScopeText]]:
+    """What a user can grant of the `asked` scopes, for reading and for posting; others have no meaning here.
 
-    reading: Sequence[ScopeText]
-    posting: Sequence[ScopeText]
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The scopes."""
-        return frozenset(name for name, _ in (*self.reading, *self.posting))
-
-
-def offered_scopes(asked: Collection[str], posts_to: PostsTo, *, search: bool = True) -> OfferedScopes:
-    """What a user can grant of the `asked` scopes; others have no meaning here. `search`: this server has search."""
+    `search`: this server has search.
+    """
     texts = {**_here(search=search), "profile": _PROFILE_TEXT}
     posting: Mapping[str, str] = {"site": _AT_ONES_SITE, "channel": _IN_A_CHANNEL, "nowhere": {}}[posts_to]
     if posts_to == "channel" and "create" in asked:
         posting = {name: text for name, text in posting.items() if name != "post"}  # the older name of `create`
-    return OfferedScopes(
-        [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))],
-        [(name, text) for name in asked if (text := posting.get(name))],
-    )
+    reading = [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
+    return reading, [(name, text) for name in asked if (text := posting.get(name))]
 
 
 def token_scopes(*, search: bool) -> list[ScopeText]:
@@ -215,7 +205,8 @@ class ConsentPages:
         granted = await self._provider.apps(session.user)
         before = next((one for one in granted if one.client == asked.client), None)
         posts_to = await self._posts_to(visit, asked, session.me)
-        offered = offered_scopes(asked.scopes, posts_to, search=self._has_search)
+        reading, posting = offered_scopes(asked.scopes, posts_to, search=self._has_search)
+        offered = _names(reading, posting)
         return visit.page(
             "authorize.html",
             # Chrome applies the policy to every redirect after the form, and apps redirect to further addresses.
@@ -224,14 +215,14 @@ class ConsentPages:
             why="",
             app=app,
             place=_place(asked.redirect),
-            reading=offered.reading,
-            posting=offered.posting,
+            reading=reading,
+            posting=posting,
             posts_to=posts_to,
             # Such an app finds no endpoint, however it is allowed.
             is_kept_out=posts_to == "nowhere" and not _AT_ONES_SITE.keys().isdisjoint(asked.scopes),
-            ticked=_ticked(visit, offered, posts_to, before),
+            ticked=_ticked(visit, _names(reading), offered, posts_to, before),
             target=await self._choice(visit, session.user, app) if posts_to == "channel" else None,
-            new=offered.names - before.scopes if before else (),
+            new=offered - before.scopes if before else (),
             before=before.last if before else None,
             fields={name: query[name][0] for name in _FIELDS if name in query},
             other=shown(asked.me) if asked.me and not alike(asked.me, session.me) else "",
@@ -256,8 +247,8 @@ class ConsentPages:
             answer = {"error": "access_denied", "error_description": "the person has refused", **answer}
         else:
             posts_to = await self._posts_to(visit, asked, session.me)
-            offered = offered_scopes(asked.scopes, posts_to, search=self._has_search)
-            chosen, source = offered.names.intersection(visit.form.getlist("grant")), ""
+            offered = _names(*offered_scopes(asked.scopes, posts_to, search=self._has_search))
+            chosen, source = offered.intersection(visit.form.getlist("grant")), ""
             if posts_to == "channel" and not chosen.isdisjoint(_IN_A_CHANNEL):
                 uid, name = visit.form.text("channel"), visit.form.text("new_channel")
                 source = await self._channels.source(session.user, app, uid, name, visit.now)
@@ -267,12 +258,12 @@ class ConsentPages:
             answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
         return visit.leave(answer_url(asked.redirect, answer))
 
-    async def _choice(self, visit: PageVisit, user: str, app: App) -> ChannelChoice:
-        """The choice of a channel, as sent if there was a problem."""
+    async def _choice(self, visit: PageVisit, user: str, app: App) -> tuple[Sequence[tuple[str, str]], str, str]:
+        """The choice of a channel, as sent if there was a problem; see `AppChannels.choice`."""
         if visit.problem is None:
             return await self._channels.choice(user, app)
         offered = await self._channels.offered(user)
-        return ChannelChoice(offered, visit.form.text("channel"), visit.form.text("new_channel"))
+        return offered, visit.form.text("channel"), visit.form.text("new_channel")
 
     async def _app(self, visit: PageVisit, user: str, target: AuthorizationRequest) -> tuple[App, App | None]:
         """The app of the request, as it is and as it may be shown.
@@ -313,14 +304,24 @@ def _read(query: Query) -> AuthorizationRequest:
     return replace(asked, scopes=meant(asked.scopes))
 
 
-def _ticked(visit: PageVisit, offered: OfferedScopes, posts_to: PostsTo, before: GrantedApp | None) -> Collection[str]:
+def _names(*offered: Sequence[ScopeText]) -> frozenset[str]:
+    return frozenset(name for scopes in offered for name, _ in scopes)
+
+
+def _ticked(
+    visit: PageVisit,
+    reading: frozenset[str],
+    offered: frozenset[str],
+    posts_to: PostsTo,
+    before: GrantedApp | None,
+) -> Collection[str]:
     """The scopes whose boxes are ticked: as sent, or all except those that let a reader app post into a channel."""
     if visit.problem is not None:
         return visit.form.getlist("grant")
-    if posts_to != "channel" or {name for name, _ in offered.reading} <= {PROFILE_SCOPE}:
-        return offered.names
+    if posts_to != "channel" or reading <= {PROFILE_SCOPE}:
+        return offered
     kept = before.scopes if before is not None and before.sources else frozenset()
-    return {name for name, _ in offered.reading} | kept
+    return reading | kept
 
 
 def _me_told(asked: str, me: str) -> str:

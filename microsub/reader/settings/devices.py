@@ -44,15 +44,15 @@ async def _devices(reader: ReaderSite, devices: Devices, sessions: Sessions, vis
     places = [link for link in everywhere if link.uid not in {GLOBAL, SAVED}]
     signed_in = {one.id for one in await sessions.all(user)}
     known = await devices.all(user)
-    await devices.remove(user, [one.device.id for one in known if one.device.id not in signed_in])
-    own = next((one.device for one in known if one.device.id == here), None)
+    await devices.remove(user, [device.id for device, _ in known if device.id not in signed_in])
+    own = next((device for device, _ in known if device.id == here), None)
     chosen = set(own.channels) if own is not None else {NOTIFICATIONS}
     offered = (
         [link for link in places if link.uid == NOTIFICATIONS or link.uid in chosen] if everywhere.is_long else places
     )
     return await visit.long_page(
         "devices.html",
-        devices=[(one.device, one.state, _names(one.device, places)) for one in known if one.device.id in signed_in],
+        devices=[(one, state, _names(one, places)) for one, state in known if one.id in signed_in],
         here=here,
         is_told=own is not None,
         chosen=chosen,

@@ -152,32 +152,22 @@ async def _stretch(
     return grant(user, scopes, behind=bool(behind)), _Stretch(rows, [digit == 49 for digit in stands], bool(more))
 
 
-@dataclass(frozen=True, slots=True)
-class Newcomers:
-    """Items that arrived after a position, the earliest first.
-
-    All up to `position` were examined; `more` says whether others follow.
-    """
-
-    ids: tuple[str, ...]
-    position: int
-    more: bool
-
-
 async def last_position(redis: Redis, user: str) -> int:
     """The latest position of the order; all later items get higher ones."""
     return int(await redis.command("HGET", keys.arrivals_more(user), "last") or 0)
 
 
-async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: int) -> Newcomers:
+async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: int) -> tuple[list[str], int, bool]:
     """The items that were added to the channel, or (`global`) to any, after a position, and are still shown there.
+
+    Returns their ids, the earliest first, the position up to which all were examined, and whether others follow.
 
     Unlike in the order of arrival, each channel counts separately: an item that was moved or saved, or that a second
     feed lists, was added to that channel then. Examines at most `limit` items. One round trip.
     """
     channel = {} if uid == GLOBAL else {"posts": keys.posts(user, uid)}
     position, found, more = await redis.script(load("arrival_newcomers")(user, **channel, after=after, limit=limit))
-    return Newcomers(tuple(distinct(texts(found))), int(position), bool(more))
+    return list(distinct(texts(found))), int(position), bool(more)
 
 
 async def places_of(redis: Redis, user: str, ids: Sequence[str]) -> dict[str, int]:
