@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -25,12 +26,12 @@ from microsub.cli.options import (
     say,
     say_json,
 )
+from microsub.feeds import Event, Events, is_event_id
+from microsub.work import DeadLetter, DeadLetters, is_letter_id
 
 if TYPE_CHECKING:
     from microsub.delivery import Rebuilt
-    from microsub.feeds import Event, Events
     from microsub.server.stores import Stores
-    from microsub.work import DeadLetter, DeadLetters
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -75,8 +76,6 @@ async def events(settings: Settings, stores: Stores, follow: bool, since: str | 
 
     Example: microsub events --follow --json --since 1795244167090-0
     """
-    from microsub.feeds import Events, is_event_id
-
     if since is not None and not is_event_id(since):
         raise click.UsageError(
             f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0"
@@ -104,8 +103,6 @@ async def _events(source: Events, since: str | None, follow: bool) -> AsyncItera
         if found:
             after = found[-1].id
         elif follow:
-            import asyncio
-
             await asyncio.sleep(_LOOK_AGAIN)
         else:
             return
@@ -122,8 +119,6 @@ def _line(event: Event) -> str:
 
 def _letter_id(text: str) -> str:
     """The type of an argument that is the id of a dead letter."""
-    from microsub.work import is_letter_id
-
     if not is_letter_id(text):
         raise click.UsageError(f"found '{text[:80]}', expected the id of a dead letter, such as 1795244167090-0")
     return text
@@ -225,8 +220,6 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
 
 
 def _dead_letters(stores: Stores) -> DeadLetters:
-    from microsub.work import DeadLetters
-
     return DeadLetters(stores.redis)
 
 

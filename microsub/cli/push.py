@@ -15,12 +15,13 @@ from microsub.base.settings import Settings
 from microsub.base.urls import host_of, mask_credentials
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, as_push, json_flag, on_stores, print_json, say
+from microsub.hub import CallbackHealth, ChannelTopics, hub_status
+from microsub.websub import SubscriptionStore, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from microsub.feeds import FeedRecord, PushHealth
-    from microsub.hub import CallbackHealth
     from microsub.server.stores import Stores
 
     _Feeds = Sequence[tuple[FeedRecord, PushHealth]]
@@ -66,9 +67,6 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
       microsub push status
       microsub push status https://blog.example/feed.xml --json
     """
-    from microsub.hub import hub_status
-    from microsub.websub import SubscriptionStore, status_of
-
     only = None if feed is None else await _followed(stores, feed)
     feeds, hubs = await status_of(stores.feeds, SubscriptionStore(stores.redis), time.time(), only)
     callbacks = await hub_status(stores.redis, time.time()) if only is None else {}
@@ -100,8 +98,6 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
 
     Example: microsub push topic alice home
     """
-    from microsub.hub import ChannelTopics
-
     await server.backend.require_user(settings, stores, user)
     if settings.base_url is None:
         raise NotFound(
