@@ -7,8 +7,6 @@ effect at the next look-up, in every process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from microsub.base.bounded_cache import BoundedCache
 from microsub.model.reader import ChannelKey
 from microsub.redis import keys
@@ -22,19 +20,16 @@ Places = tuple[ChannelKey, ...]
 """The channels of all followers of a feed, in a fixed order."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    edition: bytes | None
-    places: Places
-
-
 class Audience:
     """The cached lists of followers of feeds."""
 
     def __init__(self, redis: Redis, *, most: int = MOST) -> None:
         self._redis = redis
         # However long, the latest list is kept.
-        self._known: BoundedCache[str, _Known] = BoundedCache(most, lambda known: min(len(known.places), most))
+        self._known: BoundedCache[str, tuple[bytes | None, Places]] = BoundedCache(
+            most, lambda one: min(len(one[1]), most)
+        )
+        """Edition and followers of each list."""
 
     async def of(self, feed_id: str) -> Places:
         """The feed's followers. One round trip, and another for a changed list."""
@@ -46,15 +41,15 @@ class Audience:
         From memory, or for a changed list with one round trip.
         """
         known = self._known.get(feed_id)
-        if known is not None and known.edition == edition:
+        if known is not None and known[0] == edition:
             self._known.touch(feed_id)
-            return known.places
+            return known[1]
         # The edition first: after a change between the two, the list counts as old next time, never as new.
         edition, members = await self._redis.pipeline(
             [("GET", keys.feed_edition(feed_id)), ("SMEMBERS", keys.feed_subscribers(feed_id))]
         )
         places = as_places(members)
-        self._known[feed_id] = _Known(edition, places)
+        self._known[feed_id] = edition, places
         return places
 
     def asking(self, feed_id: str) -> Command:

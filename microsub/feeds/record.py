@@ -135,18 +135,11 @@ NEW_FIRST = 86_400.0
 FEW_FINGERPRINTS = 64 * 1024
 """Bytes of fingerprints that are read with the record: about 2,500 entries."""
 
+FeedToRead = tuple[FeedRecord, frozenset[str], bytes | None]
+"""A feed at the beginning of a reading, the users who follow it, and the fingerprints of its last document.
 
-@dataclass(frozen=True, slots=True)
-class FeedToRead:
-    """A feed at the beginning of a reading; `feed` has the reading's number if `begin_reading` made it.
-
-    `users` follow it; `fingerprints` are those of its last document, None if there are none or too many to be read
-    along with the record (`Feeds.fingerprints`).
-    """
-
-    feed: FeedRecord
-    users: frozenset[str]
-    fingerprints: bytes | None
+None if there are none or too many to be read along with the record (`Feeds.fingerprints`).
+"""
 
 
 _TIMES = frozenset(
@@ -234,7 +227,7 @@ class Feeds:
         return [[text(part or b"") for part in (nothing if isinstance(row, StoreUnavailable) else row)] for row in rows]
 
     async def begin_reading(self, feed_id: str) -> FeedToRead | None:
-        """Begin a reading: the feed's state; None if there is no such feed.
+        """Begin a reading: the feed with the reading's number; None if there is no such feed.
 
         From now on writes of earlier readings are refused. One round trip, and another for a changed list of followers.
         """
@@ -254,7 +247,7 @@ class Feeds:
     ) -> FeedToRead:
         feed = record_of(feed_id, fields)
         places = await self.audience.at(feed_id, edition)
-        return FeedToRead(feed, frozenset(user for user, _ in places), _fingerprints_of(feed, fingerprints))
+        return feed, frozenset(user for user, _ in places), _fingerprints_of(feed, fingerprints)
 
     async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
         """Set fields, or delete those whose value is None.

@@ -13,7 +13,6 @@ import hmac
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import structlog
@@ -59,12 +58,6 @@ _KEPT_DOCUMENTS = 16
 End = Literal["delivered", "failed", "given_up", "gone"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    token: int
-    document: asyncio.Task[TopicDocument | None]
-
-
 class _TopicDocuments:
     """Documents of topics, each generated once for all deliveries that were claimed together.
 
@@ -73,15 +66,16 @@ class _TopicDocuments:
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._read: BoundedCache[str, _Read] = BoundedCache(_KEPT_DOCUMENTS)
+        self._read: BoundedCache[str, tuple[int, asyncio.Task[TopicDocument | None]]] = BoundedCache(_KEPT_DOCUMENTS)
+        """The token of the claims for which each document was read, and the document."""
 
     async def of(self, url: str, token: int) -> TopicDocument | None:
         """The document as of the claims with `token` or later; None if the topic doesn't exist any more."""
         found = self._read.get(url)
-        if found is None or found.token < token or (found.document.done() and found.document.exception()):
-            found = _Read(token, asyncio.create_task(self._made(url), name="topic"))
+        if found is None or found[0] < token or (found[1].done() and found[1].exception()):
+            found = token, asyncio.create_task(self._made(url), name="topic")
         self._read[url] = found
-        return await asyncio.shield(found.document)
+        return await asyncio.shield(found[1])
 
     async def _made(self, url: str) -> TopicDocument | None:
         topic = await self._topics.find(url)

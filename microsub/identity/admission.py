@@ -180,11 +180,8 @@ class Admission:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Addresses:
-    known: frozenset[str]
-    names: Mapping[str, str]
-    hosts: frozenset[str]
+_Addresses = tuple[frozenset[str], Mapping[str, str], frozenset[str]]
+"""All known `me`; user names by addresses without scheme; hosts of the addresses of users that the admin has added."""
 
 
 class UserAddresses:
@@ -205,14 +202,16 @@ class UserAddresses:
 
     async def has(self, me: str) -> bool:
         """Whether an account has exactly this `me` (canonical)."""
-        return me in (await self._all()).known
+        known, _, _ = await self._all()
+        return me in known
 
     async def has_host(self, host: str) -> bool:
         """Whether a user's address is at that host; only users that the admin has added count.
 
         Registered users could point a host name anywhere.
         """
-        return host in (await self._all()).hosts
+        _, _, hosts = await self._all()
+        return host in hosts
 
     async def meant(self, typed: str) -> str:
         """The user name for a name or an address; for an unknown one, a name that no user can have.
@@ -223,7 +222,8 @@ class UserAddresses:
         me = None if NAME.match(text) else known_me(text)
         if me is None:
             return text
-        return (await self._all()).names.get(_schemeless(me), text)
+        _, names, _ = await self._all()
+        return names.get(_schemeless(me), text)
 
     async def _all(self) -> _Addresses:
         return await self._read.get("", self._find)
@@ -239,7 +239,7 @@ class UserAddresses:
                 if _schemeless(me) in found:
                     shared.add(_schemeless(me))
                 found[_schemeless(me)] = user.name
-        return _Addresses(known, {me: name for me, name in found.items() if me not in shared}, hosts)
+        return known, {me: name for me, name in found.items() if me not in shared}, hosts
 
 
 def _schemeless(me: str) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import orjson
 from starlette.types import Receive, Scope
 
-from microsub.accounts import MARK, Accounts, OwnToken, is_refresh
+from microsub.accounts import MARK, Accounts, Issued, OwnToken, is_refresh
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import (
@@ -38,7 +38,7 @@ from microsub.identity.protocol.documents import (
     USERINFO,
     own_document,
 )
-from microsub.identity.provider import IndieAuthProvider, Redeemed
+from microsub.identity.provider import IndieAuthProvider, Person
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.web.headers import bearer, client_of, prefers_form
 from microsub.web.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body
@@ -129,10 +129,10 @@ class OAuthEndpoint(HttpEndpoint):
         kind = params.text("grant_type") or ("authorization_code" if params.text("code") else None)
         match kind:
             case "authorization_code":
-                return _told(await self._provider.redeem(*_redemption(params), now))
+                return _told(*await self._provider.redeem(*_redemption(params), now))
             case "refresh_token":
                 refresh, client = _need(params, "refresh_token"), _need(params, "client_id")
-                return _told(await self._provider.renew(refresh, client, params.text("scope") or "", now))
+                return _told(*await self._provider.renew(refresh, client, params.text("scope") or "", now))
             case None:
                 raise InvalidRequest(
                     "'grant_type' is missing: expected authorization_code or refresh_token in the body"
@@ -181,13 +181,14 @@ def _unsupported(kind: str) -> OAuthRefused:
     return OAuthRefused("unsupported_grant_type", text)
 
 
-def _told(given: Redeemed) -> Reply:
+def _told(person: Person, issued: Issued | None = None) -> Reply:
+    me, profile = person
     reply: dict[str, Any] = {}
-    if (issued := given.issued) is not None:
+    if issued is not None:
         reply |= {"access_token": issued.access, "token_type": "Bearer", "expires_in": issued.lifetime}
         scopes = issued.scopes | ({"create"} if issued.client in _NEED_CREATE else frozenset())
         reply |= {"refresh_token": issued.refresh, "scope": " ".join(sorted(scopes))}
-    return {**reply, "me": given.me, **({"profile": given.profile} if given.profile else {})}
+    return {**reply, "me": me, **({"profile": profile} if profile else {})}
 
 
 def _described(token: OwnToken) -> Reply:

@@ -51,17 +51,8 @@ LONGEST_NAME = 100
 
 log = structlog.get_logger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Redeemed:
-    """The tokens that an app gets for a code or a refresh token.
-
-    `me` is the person's profile URL; `profile` is set if the app may see it, `issued` unless it requested no token.
-    """
-
-    me: str
-    profile: Mapping[str, str] | None = None
-    issued: Issued | None = None
+Person = tuple[str, Mapping[str, str] | None]
+"""A person's profile URL (`me`), and their profile if the app may see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +176,8 @@ class IndieAuthProvider:
         held = {token.digest for tokens in await self.given_tokens(user) for token in tokens}
         return digest in held and await self._accounts.revoke(user, digest)
 
-    async def redeem(self, code: str, client: str, redirect: str, verifier: str, now: float) -> Redeemed:
-        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays valid.
+    async def redeem(self, code: str, client: str, redirect: str, verifier: str, now: float) -> tuple[Person, Issued]:
+        """The user and the tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays valid.
 
         `client` and `redirect` must be those of the request; `verifier` is PKCE's, or empty.
         """
@@ -202,9 +193,9 @@ class IndieAuthProvider:
             raise QuotaReached(GRANTED, await self._grants.held(consent.user), most)
         if issued is None:
             raise _bad_code(spent)
-        return replace(person, issued=issued)
+        return person, issued
 
-    async def redeem_profile(self, code: str, client: str, redirect: str, verifier: str, now: float) -> Redeemed:
+    async def redeem_profile(self, code: str, client: str, redirect: str, verifier: str, now: float) -> Person:
         """The user that a code identifies; arguments as for `redeem`. Raises OAuthRefused."""
         consent, person = await self._consent(code)
         spent = await self._codes.redeem_profile(code, _fitting(client, redirect, verifier), now)
@@ -213,8 +204,8 @@ class IndieAuthProvider:
             raise _bad_code(spent)
         return person
 
-    async def renew(self, refresh: str, client: str, scope: str, now: float) -> Redeemed:
-        """New tokens for a refresh token; `scope` may request fewer scopes, and is empty for all.
+    async def renew(self, refresh: str, client: str, scope: str, now: float) -> tuple[Person, Issued]:
+        """The user, and new tokens for a refresh token; `scope` may request fewer scopes, and is empty for all.
 
         Raises OAuthRefused.
         """
@@ -232,7 +223,7 @@ class IndieAuthProvider:
         self._note(renewed, "renewal", grant)
         if issued is None:
             raise OAuthRefused("invalid_grant", invalid)
-        return replace(person, issued=issued)
+        return person, issued
 
     async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
         """The access of one of our tokens; None for any other.
@@ -284,7 +275,7 @@ class IndieAuthProvider:
         if most and (held := await self._grants.held(user)) >= most:
             raise QuotaReached(GRANTED, held, most)
 
-    async def _consent(self, code: str) -> tuple[Consent, Redeemed]:
+    async def _consent(self, code: str) -> tuple[Consent, Person]:
         """The grant and the user of the code. Raises OAuthRefused."""
         consent = await self._codes.find(code)
         if consent is None:
@@ -301,11 +292,11 @@ class IndieAuthProvider:
         me = found and (found.me or self._hosted_profile(user))
         return (known_me(me) or me) if found and me and found.disabled is None else None
 
-    async def _person(self, user: str, scopes: frozenset[str]) -> Redeemed:
+    async def _person(self, user: str, scopes: frozenset[str]) -> Person:
         me = await self._me(user)
         if me is None:
             raise OAuthRefused("invalid_grant", "the user no longer exists")
-        return Redeemed(me, _profile(user, me) if PROFILE_SCOPE in scopes else None)
+        return me, _profile(user, me) if PROFILE_SCOPE in scopes else None
 
     def _note(self, became: RedemptionResult, what: str, of: Consent | AppGrant) -> None:
         if became is RedemptionResult.REUSED:

@@ -463,18 +463,18 @@ class MediaEndpoint(HttpEndpoint):
 
     async def _serve(self, exchange: HttpExchange) -> HttpReply:
         with _Guesses(self._micropub, exchange.scope) as reader:
-            found = await self._micropub.media.get(exchange.scope["path"])
-            await self._micropub.require_active(found.user)
-        exchange.user = reader.name(found.user)
-        kind = b"inline" if found.is_shown else b"attachment"
+            user, data, kind = await self._micropub.media.get(exchange.scope["path"])
+            await self._micropub.require_active(user)
+        exchange.user = reader.name(user)
+        is_shown = kind.partition("/")[0] in {"image", "audio", "video"}
         headers: list[Header] = [
-            (b"content-type", found.type.encode()),
-            (b"content-disposition", kind),
+            (b"content-type", kind.encode()),
+            (b"content-disposition", b"inline" if is_shown else b"attachment"),
             (b"content-security-policy", _POLICY.encode()),
             (b"cache-control", b"private, max-age=31536000, immutable"),
             *_SHARED,
         ]
-        return HttpReply(found.data, headers)
+        return HttpReply(data, headers)
 
 
 class PostEndpoint(HttpEndpoint):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from microsub.base.digests import sha256_hex
@@ -38,20 +37,6 @@ KEPT_UNUSED = 31 * 86_400
 _WRITE, _USE = load("medium_write"), load("medium_use")
 _SHOWN_BY = "post "
 _ADDRESS = re.compile(r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{22})(?:\.[a-z0-9]{1,5})?")
-
-
-@dataclass(frozen=True, slots=True)
-class MediaFile:
-    """A file of `user` as it is served."""
-
-    user: str
-    data: bytes
-    type: str
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether browsers may show it: pictures, sound and films."""
-        return self.type.partition("/")[0] in {"image", "audio", "video"}
 
 
 class Media:
@@ -88,8 +73,8 @@ class Media:
         ending = ENDINGS.get(kind)
         return f"{PATH}/{user}.{text(reply)}" + (f".{ending}" if ending else "")
 
-    async def get(self, path: str) -> MediaFile:
-        """The file at a path. Raises NotFound.
+    async def get(self, path: str) -> tuple[str, bytes, str]:
+        """The user whose file is at a path, its content and its type. Raises NotFound.
 
         Reading one blocks all other requests to Redis, so only one per user is read at a time.
         """
@@ -98,7 +83,7 @@ class Media:
             data, kind = await self._redis.command("HMGET", keys.medium(user, token), "data", "type")
         if data is None:
             raise _missing()
-        return MediaFile(user, data, text(kind))
+        return user, data, text(kind)
 
     async def delete(self, user: str, path: str, feed_id: str | None) -> None:
         """Delete a file of the user, on behalf of the source with that feed.

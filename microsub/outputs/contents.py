@@ -98,14 +98,6 @@ class Edited:
     unknown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """A document to be written, and the rows that it shows, or will show once it is `filled`."""
-
-    document: FeedDocument
-    rows: tuple[OutputRow, ...]
-
-
 class OutputContents:
     """Adds items to output feeds, and generates their documents. Times are Unix seconds."""
 
@@ -297,8 +289,8 @@ class OutputContents:
         *,
         archive: str | None = None,
         stylesheet: str = "",
-    ) -> Contents:
-        """The feed's present document, or the archive with that name, without entries.
+    ) -> tuple[FeedDocument, tuple[OutputRow, ...]]:
+        """The feed's present document, or the archive with that name, without entries; and the rows that it will show.
 
         Raises NotFound for an unknown archive. A feed whose items expire is complete in one document (RFC 5005). In
         any other feed, all but the newest items are in archives. An archive's name is a digest of its items and of
@@ -326,7 +318,7 @@ class OutputContents:
             linked = max(0, len(names) - 1)
             previous = _named(addresses, names[linked - 1]) if linked else {}
             shown = rows[: len(rows) - linked * ARCHIVE]
-            return Contents(replace(whole, previous=previous), tuple(shown))
+            return replace(whole, previous=previous), tuple(shown)
         if archive not in names:
             raise NotFound("there is no such archive, or not any more")
         position = names.index(archive)
@@ -340,20 +332,22 @@ class OutputContents:
             previous=_named(addresses, names[position - 1]) if position else {},
             current=addresses,
         )
-        return Contents(of_archive, tuple(rows[end - ARCHIVE : end]))
+        return of_archive, tuple(rows[end - ARCHIVE : end])
 
-    async def filled(self, contents: Contents) -> Contents:
-        """The document with the entries of its rows that are still stored."""
-        document, rows = contents.document, contents.rows
+    async def filled(
+        self, document: FeedDocument, rows: Sequence[OutputRow]
+    ) -> tuple[FeedDocument, tuple[OutputRow, ...]]:
+        """The document with the entries of its rows that are still stored, and these rows."""
         entries = await self.entries([row.item for row in rows])
         listed = tuple(row for row in rows if row.item in entries)
         updated = max([document.updated.timestamp(), *(row.published for row in listed)])
         shown = tuple(_dated(entries[row.item], row) for row in listed)
-        return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
+        return replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed
 
     async def whole(self, feed: OutputFeed, base: str, now: float, *, stylesheet: str) -> FeedDocument:
         """The newest document, as `listed` and then `filled`."""
-        return (await self.filled(await self.listed(feed, base, now, stylesheet=stylesheet))).document
+        document, _ = await self.filled(*await self.listed(feed, base, now, stylesheet=stylesheet))
+        return document
 
     async def titles(self, ids: Sequence[str]) -> dict[str, str]:
         """The titles of the stored items among these, as in documents; ids where too much would be read for them."""

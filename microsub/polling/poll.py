@@ -160,15 +160,17 @@ class Poller:
         with that plan. Raises StoreError, and unexpected errors; the caller plans the next attempt then.
         """
         found = await self.feeds.begin_reading(feed_id)
-        if found is None or found.feed.gone:
-            return PollResult(feed_id, "gone", None, "" if found is None else host_of(found.feed.url))
-        feed, users = found.feed, found.users
+        if found is None:
+            return PollResult(feed_id, "gone", None, "")
+        feed, users, fingerprints = found
+        if feed.gone:
+            return PollResult(feed_id, "gone", None, host_of(feed.url))
         if not users:
             return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
         pause = held_until(feed, self.clock())
         if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
-        due = FeedDue(feed, self.clock(), users, found.fingerprints, ending)
+        due = FeedDue(feed, self.clock(), users, fingerprints, ending)
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):

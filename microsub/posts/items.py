@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +43,8 @@ _PACKED = (b"Data", FULL.encode())
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS, BY_USER)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A feed as the source of posts: its host, and the normalised URLs by which it can be muted or blocked.
-
-    These are its own URL and that of its home page.
-    """
-
-    host: str
-    urls: tuple[str, ...]
+_Source = tuple[str, tuple[str, ...]]
+"""A feed as the source of posts: its host, and the URLs by which it can be muted (its own and of its home)."""
 
 
 class Items:
@@ -142,7 +134,7 @@ class Items:
         found = {item_id: filled(row[:5]) for item_id, row in rows.items() if row[1] is not None}
         sources = sources | await self._sources(feed for feed, *_ in found.values() if feed not in sources)
         asking = (
-            (identity, duplicates.PostOfFeed(item_id, feed, sources[feed].host, host_of(link)))
+            (identity, duplicates.PostOfFeed(item_id, feed, sources[feed][0], host_of(link)))
             for item_id, (feed, _, _, identity, link) in found.items()
             if identity
         )
@@ -152,7 +144,7 @@ class Items:
                 item_id,
                 score,
                 author,
-                sources[feed].urls,
+                sources[feed][1],
                 (*others.get(item_id, ()), *duplicates.was_of(text(rows[item_id][6] or b""))),
                 rows[item_id][7] is not None,
             )
@@ -368,7 +360,7 @@ def _asking_source(feed_id: str) -> Command:
 
 def _source(reply: Sequence[bytes | None]) -> _Source:
     url, home = filled(reply)
-    return _Source(host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u)))
+    return host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u))
 
 
 def _in_order(members: Iterable[bytes]) -> list[str]:

@@ -57,7 +57,7 @@ class Deliveries:
         found, has_seen = await asyncio.gather(
             self.feeds.to_read(feed_id), self.subscription_store.has_seen(feed_id, digest)
         )
-        if found is None or found.feed.gone or not found.users:
+        if found is None or found[0].gone or not found[1]:
             end = "unfollowed"
         elif has_seen:
             end = "repeated"
@@ -66,13 +66,13 @@ class Deliveries:
         WEBSUB_DELIVERIES.labels(end).inc()
 
     async def _take(self, found: FeedToRead, message: Message, digest: str) -> str:
-        feed, body, hub = found.feed, message.fields["body"], text(message.fields["hub"])
+        (feed, followers, known), body, hub = found, message.fields["body"], text(message.fields["hub"])
         new, brought, seconds = 0, False, 0.0
         end = "unchanged"
         received = message.added
         if hashlib.sha256(body).hexdigest() != feed.body_hash:
             kind = message.fields["type"].decode("latin-1") or None
-            known, users = found.fingerprints, tuple(islice(found.users, _SOME))
+            users = tuple(islice(followers, _SOME))
             try:
                 about = feed.url, kind, feed.url, known, received, None
                 read, seconds = await self.parser.measured(POSTS_IN, feed.url, body, *about, keys=users)
@@ -84,7 +84,7 @@ class Deliveries:
                 version = version_of(received)
                 if read.items and self.require_room is not None:
                     try:
-                        await self.require_room(found.users)
+                        await self.require_room(followers)
                     except QuotaReached as error:
                         log.info("a delivery isn't stored", feed=feed.id, why=error.description)
                         await self._note(feed, hub, digest, 0, seconds, brought=False)
@@ -96,7 +96,7 @@ class Deliveries:
                     version,
                     mostly_new=known is not None,
                     listing=read.listing,
-                    followers=found.users,
+                    followers=followers,
                 )
                 new = taken.new
                 # After a crash it is processed again, and its posts aren't new any more.

@@ -76,12 +76,11 @@ async def test_reading_numbers_grow_when_the_clock_jumps(feeds):
     feed = await feeds.ensure(URL, NOON)
     numbers = []
     for _ in range(3):
-        found = await feeds.begin_reading(feed.id)
-        record, followers = found.feed, found.users
+        record, followers, _ = await feeds.begin_reading(feed.id)
         numbers.append(record.reading)
         assert not followers
     await feeds.update(feed.id, {"reading": "95617584000.000"})
-    numbers += [(await feeds.begin_reading(feed.id)).feed.reading for _ in range(2)]
+    numbers += [(await feeds.begin_reading(feed.id))[0].reading for _ in range(2)]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == 95617584000.002
     assert await feeds.begin_reading("999") is None
@@ -91,10 +90,9 @@ async def test_a_reading_writes_nothing_when_a_later_one_has_begun(feeds):
     """It writes neither fields nor a description nor its end; the later one writes them all."""
     feed = await feeds.ensure(URL, NOON)
     await feeds.subscribe(feed.id, "ann", "home")
-    found = await feeds.begin_reading(feed.id)
-    earlier, followers = found.feed, found.users
+    earlier, followers, _ = await feeds.begin_reading(feed.id)
     assert followers == {"ann"}
-    later = (await feeds.begin_reading(feed.id)).feed
+    later, _, _ = await feeds.begin_reading(feed.id)
     assert not await feeds.update(feed.id, {"etag": "old"}, earlier.reading)
     assert not (await feeds.describe(feed.id, {"title": "Old"}, {"etag": "old"}, earlier.reading))[0]
     assert not (await feeds.settle(feed.id, {"body_hash": "00"}, b"old", earlier.reading))[0]

@@ -220,14 +220,14 @@ async def test_a_reply_that_can_not_be_written_holds_nothing(alice: Publisher, m
     filled, reserve_of = OutputContents.filled, server.outputs.reserve
     written = 0
 
-    async def failing(contents: OutputContents, listed: Any) -> Any:
+    async def failing(contents: OutputContents, *listed: Any) -> Any:
         nonlocal written
         written += 1
         if written > 1:
             raise StoreUnavailable("Redis is away")
         for _ in range(MOST):
             await reserve_of(feed, [row for row in rows if row.item == item], server.now)
-        return await filled(contents, listed)
+        return await filled(contents, *listed)
 
     monkeypatch.setattr(OutputContents, "filled", failing)
     assert (await alice.get(addresses["json"])).status_code == 503

@@ -44,7 +44,7 @@ from microsub.formats.documents import FORMATS
 from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri
 from microsub.model.reader import Credential
-from microsub.outputs.contents import Contents, OutputContents
+from microsub.outputs.contents import OutputContents
 from microsub.outputs.store import OutputFeeds, Reservation
 from microsub.web.cookies import PageCookies
 from microsub.web.headers import PublicAddress, bearer, client_of, header
@@ -237,14 +237,14 @@ class OutputEndpoint(HttpEndpoint):
         """The document with only these items of it."""
         async with self._turns.of(feed.user):
             rows = tuple(row for row in written.rows if row.item in items)
-            return await self._fill(Contents(written.document, rows), form)
+            return await self._fill(written.document, rows, form)
 
-    async def _fill(self, contents: Contents, form: str) -> WrittenDocument:
+    async def _fill(self, document: FeedDocument, rows: Sequence[OutputRow], form: str) -> WrittenDocument:
         """Write a document with the entries of its rows."""
-        made = await self._contents.filled(contents)
+        made, shown = await self._contents.filled(document, rows)
         one = FORMATS[form]
-        body = await asyncio.to_thread(one.write, made.document)
-        return WrittenDocument(body, one.starts(body), made.rows, replace(made.document, entries=()))
+        body = await asyncio.to_thread(one.write, made)
+        return WrittenDocument(body, one.starts(body), shown, replace(made, entries=()))
 
     async def _written(
         self, scope: Scope, feed: OutputFeed, form: str, archive: str | None, now: float
@@ -255,7 +255,7 @@ class OutputEndpoint(HttpEndpoint):
         listed, rows = None, None
         if feed.is_limited:  # items can expire without any change of the feed
             listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
-            rows = listed.rows
+            _, rows = listed
         key = (*state, rows)
         if (known := self._documents.get(key, now)) is not None:
             return known
@@ -265,7 +265,7 @@ class OutputEndpoint(HttpEndpoint):
                 return known
             if listed is None:
                 listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
-            written = await self._fill(listed, form)
+            written = await self._fill(*listed, form)
             self._documents.keep(key, written, now)
             return written
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -15,7 +14,6 @@ from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.model.reader import SAVED
-from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import given_address
 from microsub.reader.reading.post_page import MUTED_FOR
@@ -40,33 +38,20 @@ def routes(reader: ReaderSite, rules: Rules, channels: Channels, quotas: UserQuo
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class RuleView:
-    """A mute or block in a channel or in all channels; `until` is Unix time, None if it doesn't end."""
-
-    kind: Kind
-    url: str
-    shown: str
-    channel: ChannelLink
-    until: float | None = None
-
-
 async def _rules(reader: ReaderSite, rules: Rules, visit: PageVisit) -> Response:
     user, everywhere = await reader.user(visit), await reader.links(visit)
     places = [link for link in everywhere if link.uid != SAVED]
     found = await rules.of_channels(user, [link.uid for link in places])
     mutes = [(link, url) for link in places for url in found[link.uid][0]]
     ends = await rules.ends(user, [(link.uid, url) for link, url in mutes])
-    views = [
-        *(
-            RuleView("mute", url, mask_credentials(url), link, until)
-            for (link, url), until in zip(mutes, ends, strict=True)
-        ),
-        *(RuleView("block", url, mask_credentials(url), link) for link in places for url in found[link.uid][1]),
+    blocks = [(link, url) for link in places for url in found[link.uid][1]]
+    listed = [
+        *(("mute", link, url, mask_credentials(url), until) for (link, url), until in zip(mutes, ends, strict=True)),
+        *(("block", link, url, mask_credentials(url), None) for link, url in blocks),
     ]
     return await visit.long_page(
         "rules.html",
-        rules=views,
+        rules=listed,
         times=MUTED_FOR,
         done=visit.query.get("done", ""),
         count=int(count) if (count := visit.query.get("count", "0")).isdecimal() and len(count) < 9 else 0,

@@ -44,7 +44,8 @@ async def let_in(
     """The access token of an allowed app."""
     app = App(ClientInfo(client, name="One" if client == ONE else None))
     code = await granting.agree(user, asked(client), app, chosen or ("read",), now)
-    return (await granting.redeem(code, client, f"{client}back", "", now)).issued.access
+    _, issued = await granting.redeem(code, client, f"{client}back", "", now)
+    return issued.access
 
 
 async def test_apps_are_listed_once_each_the_last_one_first(granting: IndieAuthProvider) -> None:
@@ -92,8 +93,8 @@ async def test_users_without_profile_url_cant_sign_in_elsewhere(
 async def test_replies_have_the_users_current_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
     """A token belongs to an account; its reply has the account's current profile URL in canonical form."""
     code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
-    given = await granting.redeem(code, ONE, f"{ONE}back", "", NOW)
-    assert given.me == "https://ann.example/"
+    (me, _), issued = await granting.redeem(code, ONE, f"{ONE}back", "", NOW)
+    assert me == "https://ann.example/"
     await accounts.set_me("ann", "https://ann.example/new")
-    again = await granting.renew(given.issued.refresh, ONE, "", NOW)
+    again = await granting.renew(issued.refresh, ONE, "", NOW)
     assert again.me == "https://ann.example/new"
