@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import server
-from microsub.accounts import ServiceTokens, create_app_password
+from microsub import accounts, server
 from microsub.base.identifiers import PROFILE, identifier, unfit_profile
 from microsub.base.plaintext import counted, escaped
 from microsub.base.settings import Settings, mask_password
@@ -36,6 +35,7 @@ from microsub.cli.transfer import user_export, user_import
 from microsub.model.reader import ALL_SCOPES, BUILT_IN
 
 if TYPE_CHECKING:
+    from microsub.accounts import ServiceTokens
     from microsub.server.stores import Stores
 
 
@@ -219,7 +219,7 @@ async def token_create(
     await server.backend.require_user(settings, stores, user_name, enabled=True)
     now = time.time()
     if app is not None:
-        say(await create_app_password(stores.accounts, user_name, app, now))
+        say(await accounts.create_app_password(stores.accounts, user_name, app, now))
         return
     say(await stores.accounts.create_token(user_name, scope, client, now, now + days * 86400 if days else None))
 
@@ -388,7 +388,7 @@ async def service_revoke(settings: Settings, stores: Stores, name: str) -> None:
 
 
 def _tokens(stores: server.stores.Stores) -> ServiceTokens:
-    return ServiceTokens(stores.redis)
+    return accounts.ServiceTokens(stores.redis)
 
 
 @click.command(cls=Command)

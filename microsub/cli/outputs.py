@@ -15,8 +15,6 @@ from microsub.base.plaintext import counted, on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say, server_address
-from microsub.configuration.model import OutputConfig
-from microsub.feeds import seconds_of
 
 if TYPE_CHECKING:
     from microsub.feeds import OutputFeed, OutputItem
@@ -28,6 +26,8 @@ _STEP = 1000
 
 def _age(text: str) -> int:
     """An argument that is a duration."""
+    from microsub.feeds import seconds_of
+
     try:
         return seconds_of(text)
     except InvalidRequest as error:
@@ -81,6 +81,8 @@ async def output_create(
 
     Example: microsub output create alice picks --max-impressions 4 --max-age 24h
     """
+    from microsub.configuration.model import OutputConfig
+
     await server.backend.require_user(settings, stores, user, enabled=True)
     if given["channel"] is not None:
         await server.backend.require_channel(stores, user, given["channel"])
@@ -123,6 +125,7 @@ async def output_change(settings: Settings, stores: Stores, user: str, name: str
 
     An empty value removes a setting. Example: microsub output change alice picks --author Alice --channel ""
     """
+    from microsub.configuration.model import OutputConfig
     from microsub.outputs import output_settings
     from microsub.web.params import collect
 

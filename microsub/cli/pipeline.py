@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import server
+from microsub import feeds, server
 from microsub.base.errors import StoreUnavailable
 from microsub.base.plaintext import counted, escaped
 from microsub.base.settings import Settings
@@ -26,12 +26,12 @@ from microsub.cli.options import (
     say,
     say_json,
 )
-from microsub.feeds import Event, Events, is_event_id
-from microsub.work import DeadLetter, DeadLetters, is_letter_id
 
 if TYPE_CHECKING:
     from microsub.delivery import Rebuilt
+    from microsub.feeds import Event, Events
     from microsub.server.stores import Stores
+    from microsub.work import DeadLetter, DeadLetters
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -76,11 +76,11 @@ async def events(settings: Settings, stores: Stores, follow: bool, since: str | 
 
     Example: microsub events --follow --json --since 1795244167090-0
     """
-    if since is not None and not is_event_id(since):
+    if since is not None and not feeds.is_event_id(since):
         raise click.UsageError(
             f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0"
         )
-    async for event in _events(Events(stores.redis), since, follow):
+    async for event in _events(feeds.Events(stores.redis), since, follow):
         say_json(asdict(event)) if as_json else say(_line(event))
 
 
@@ -119,6 +119,8 @@ def _line(event: Event) -> str:
 
 def _letter_id(text: str) -> str:
     """The type of an argument that is the id of a dead letter."""
+    from microsub.work import is_letter_id
+
     if not is_letter_id(text):
         raise click.UsageError(f"found '{text[:80]}', expected the id of a dead letter, such as 1795244167090-0")
     return text
@@ -220,6 +222,8 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
 
 
 def _dead_letters(stores: Stores) -> DeadLetters:
+    from microsub.work import DeadLetters
+
     return DeadLetters(stores.redis)
 
 

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from microsub import server
+from microsub import hub, server, websub
 from microsub.base.errors import NotFound
 from microsub.base.plaintext import counted, escaped, on_one_line
 from microsub.base.settings import Settings
 from microsub.base.urls import host_of, mask_credentials
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, as_push, json_flag, on_stores, print_json, say
-from microsub.hub import CallbackHealth, ChannelTopics, hub_status
-from microsub.websub import SubscriptionStore, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from microsub.feeds import FeedRecord, PushHealth
+    from microsub.hub import CallbackHealth
     from microsub.server.stores import Stores
 
     _Feeds = Sequence[tuple[FeedRecord, PushHealth]]
@@ -68,8 +67,8 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
       microsub push status https://blog.example/feed.xml --json
     """
     only = None if feed is None else await _followed(stores, feed)
-    feeds, hubs = await status_of(stores.feeds, SubscriptionStore(stores.redis), time.time(), only)
-    callbacks = await hub_status(stores.redis, time.time()) if only is None else {}
+    feeds, hubs = await websub.status_of(stores.feeds, websub.SubscriptionStore(stores.redis), time.time(), only)
+    callbacks = await hub.hub_status(stores.redis, time.time()) if only is None else {}
     if as_json:
         print_json({**_as_json(feeds, hubs), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})
         return
@@ -103,7 +102,7 @@ async def push_topic(settings: Settings, stores: Stores, user: str, channel: str
         raise NotFound(
             "MICROSUB_BASE_URL isn't set here; set it to the server's public URL: a server without it has no hub"
         )
-    address = await ChannelTopics(stores.redis, settings.base_url).address(user, channel, action or "create")
+    address = await hub.ChannelTopics(stores.redis, settings.base_url).address(user, channel, action or "create")
     say(address or f"the address of the topic '{channel}' is revoked", err=address is None)
 
 

@@ -12,11 +12,10 @@ from microsub import server
 from microsub.base.plaintext import counted
 from microsub.cli.groups import Group
 from microsub.cli.options import SEARCH_FLAGS, as_instant, fail, json_flag, on_stores, print_json, say
-from microsub.feeds import Events
-from microsub.search import IndexFigures, IndexFolder, IndexReader
 
 if TYPE_CHECKING:
     from microsub.base.settings import Settings
+    from microsub.search import IndexFigures
     from microsub.server.stores import Stores
 
 _LOOK = 0.2
@@ -54,6 +53,8 @@ async def rebuild(settings: Settings, stores: Stores) -> None:
 
 async def _asked_for(settings: Settings) -> bool:
     """Ask the writer process to rebuild, and wait; False if it ended before it was done."""
+    from microsub.search import IndexFolder
+
     folder = IndexFolder(settings.index)
     folder.ask_for_rebuild()
     while folder.has_wish():
@@ -71,6 +72,8 @@ async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
 
     Prints its size, how many posts it has, how many changes it is behind, and when it was built.
     """
+    from microsub.feeds import Events
+
     _require_on(settings)
     figures = await _figures(settings)
     behind = None
@@ -100,6 +103,8 @@ def _described(figures: IndexFigures, behind: int | None, settings: Settings) ->
 
 
 async def _figures(settings: Settings) -> IndexFigures:
+    from microsub.search import IndexFolder, IndexReader
+
     reader = IndexReader(IndexFolder(settings.index))
     try:
         return await reader.figures()

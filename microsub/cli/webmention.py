@@ -13,10 +13,10 @@ from microsub.base.plaintext import escaped, on_one_line
 from microsub.base.settings import Settings
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say
-from microsub.webmention import Mention, MentionStore, Order
 
 if TYPE_CHECKING:
     from microsub.server.stores import Stores
+    from microsub.webmention import Mention, Order
 
 _OVER = frozenset({"deleted", "rejected", "failed"})
 
@@ -43,6 +43,8 @@ async def webmention_list(settings: Settings, stores: Stores, user: str, everyth
 
     Example: microsub webmention list alice --all
     """
+    from microsub.webmention import MentionStore
+
     await server.backend.require_user(settings, stores, user)
     found = [one for one in await MentionStore(stores.redis).all_of(user) if everything or one.state not in _OVER]
     if as_json:
@@ -88,6 +90,8 @@ async def webmention_delete(settings: Settings, stores: Stores, user: str, ids: 
 
 
 async def _order(settings: Settings, stores: Stores, user: str, ids: tuple[str, ...], what: Order) -> None:
+    from microsub.webmention import MentionStore
+
     await server.backend.require_user(settings, stores, user, enabled=True)
     store = MentionStore(stores.redis)
     known = [one.id for one in await store.all_of(user)]

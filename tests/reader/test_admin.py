@@ -335,6 +335,6 @@ def test_plots_and_days() -> None:
     plot = Plot.of(hours, lambda hour: hour.polls, lambda hour: hour.failed)
     last = plot.bars[-1]
     assert (len(plot.bars), plot.most, plot.width) == (47, 47.0, 192)
-    assert (last.x, last.y, last.height, last.failed) == (188, 0.0, HEIGHT, HEIGHT / 2)
+    assert last == (188, 0.0, HEIGHT, HEIGHT / 2)
     assert Plot.of(hours, lambda hour: hour.posts) == Plot([], 0.0, 192)
     assert [(day.begin, day.polls) for day in by_day(hours)] == [(86_400, 852.0), (0, 276.0)]
