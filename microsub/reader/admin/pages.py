@@ -234,7 +234,7 @@ async def _feeds(survey: Survey, visit: PageVisit) -> Response:
     shown = [FeedView.of(feed, visit.now) for feed in found[:PAGE]]
     return _shown(
         visit,
-        "feeds.html",
+        "admin-feeds.html",
         feeds=shown,
         state=state,
         sums=sums,
@@ -251,7 +251,7 @@ async def _feed(feeds: Feeds, visit: PageVisit) -> Response:
     feed = FollowedFeed(record, await feeds.subscriber_count(feed_id))
     return _shown(
         visit,
-        "feed.html",
+        "admin-feed.html",
         feed=FeedView.of(feed, visit.now),
         record=record,
         hub=redacted(record.hub or ""),
