@@ -16,7 +16,7 @@ UNREAD = range(20, 220)
 
 @pytest.fixture
 async def ann(server: World) -> ReadingVisitor:
-    """Ann has 250 channels, of which 200 hold one unread post each; she follows a blog in the first."""
+    """Ann has 250 channels, 200 with one unread post each; she follows a blog in the first."""
     made = await reading(server, "ann", *[f"c{number}" for number in range(MANY)])
     rows = [(key("ann", f"c{n}"), n, str(n + 1)) for n in UNREAD for key in (keys.posts, keys.unread)]
     await server.redis.pipeline([("ZADD", *row) for row in rows])

@@ -247,7 +247,7 @@ async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, se
 async def test_a_page_of_large_posts_ends_early(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch, order: dict[str, str]
 ) -> None:
-    """The next page goes on where it ended."""
+    """The next page continues after it."""
     monkeypatch.setattr("microsub.timelines.item_cache.PIECE", 200_000)
     wanted = [f"tide {number}" for number in range(5, 0, -1)]
     await server.publish(FEED, *posts(*wanted, text="x" * 40_000))

@@ -125,7 +125,7 @@ async def tracked(real_redis, redis_url):
 
 
 async def test_a_corrupt_packed_post_is_left_out(real_redis):
-    """It would break the page of which it is a part. The next edit replaces it."""
+    """A page with it would be invalid JSON. The next edit replaces it."""
     frame = packed(b'{"name":"%b"}' % (b"one " * 99))
     posts = {"1": b'{"n":1}', "2": frame[:-5], "3": packed(b'{"n":3}'), "4": frame}
     await real_redis.pipeline([("HSET", keys.item(one), "Data", data) for one, data in posts.items()])

@@ -78,7 +78,7 @@ def test_feeds_and_folders_named_like_another_readers_settings() -> None:
     ids=repr,
 )
 def test_no_markup_takes_long(piece: bytes) -> None:
-    """The time grows linearly with the length of a list, whatever is missing in it."""
+    """The time grows linearly with the length of a list."""
     begun = time.process_time()
     with pytest.raises(ParseError):
         read_list(b"<opml><body>" + piece * 50_000)

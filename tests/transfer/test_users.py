@@ -591,7 +591,7 @@ async def test_long_posts_come_over_in_small_parts(real_redis: Redis, monkeypatc
 
 
 def test_pieces_end_by_bytes() -> None:
-    """A piece is full by its size, and a larger thing stands alone."""
+    """A piece is full by its size, a larger thing is alone."""
     assert list(by_bytes("abcde", [4, 6, 11, 1, 1], 10)) == [["a", "b"], ["c"], ["d", "e"]]
     assert list(by_bytes("", [], 10)) == []
 

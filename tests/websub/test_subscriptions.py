@@ -121,7 +121,7 @@ def test_without_a_wanted_subscription_all_end(subscriptions: FeedSubscriptions)
     ],
 )
 def test_leases_are_within_bounds(said: str | None, seconds: float) -> None:
-    """From one hour to 14 days; one day if the hub says nothing valid."""
+    """From one hour to 14 days; one day without a valid lease."""
     assert lease_of(said) == seconds
 
 

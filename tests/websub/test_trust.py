@@ -151,7 +151,7 @@ async def test_the_old_subscription_lasts_until_the_new_is_verified(push: Push) 
 
 
 async def test_a_feed_that_names_no_hub_any_more_is_unsubscribed(push: Push) -> None:
-    """The feed's health says so."""
+    """The feed's health has the reason."""
     feed = await push.subscribe()
     push.site.serve_document("/feed", push.document().replace(b'rel="hub"', b'rel="none"'))
     await push.poll(feed)
