@@ -297,6 +297,7 @@ class CachingFetcher:
             etag=request.etag,
             last_modified=request.last_modified,
             subscribers=request.subscribers,
+            user_agent=request.user_agent,
         )
         found = await self._copies.find(ask, _judge)
         if request.since is not None or found.document is None:

@@ -39,6 +39,7 @@ from microsub.cache.copy import (
 )
 from microsub.cache.storage import Storage, UrlLock
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
+from microsub.model.settings import UserAgent
 
 log = LibraryLogger("microsub.cache")
 
@@ -74,6 +75,7 @@ class Ask:
     etag: str | None = None
     last_modified: str | None = None
     subscribers: int = 0
+    user_agent: UserAgent | None = None
 
     @property
     def has_validators(self) -> bool:
@@ -276,7 +278,9 @@ class SharedCopies:
         known = (document.etag, document.last_modified) if document else (None, None)
         sent = (ask.etag, ask.last_modified) if ask.has_validators else known
         url = key if ask.url[:5].lower() == "feed:" else ask.url
-        reply = await self._fetcher.fetch(FetchRequest(url, *sent, subscribers=ask.subscribers))
+        reply = await self._fetcher.fetch(
+            FetchRequest(url, *sent, subscribers=ask.subscribers, user_agent=ask.user_agent)
+        )
         now = self._clock()
         match reply:
             case FetchFailed(ours=True):

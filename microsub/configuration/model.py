@@ -31,6 +31,7 @@ from microsub.model.settings import (
     Level,
     Maybe,
     OwnChannelSettings,
+    UserAgent,
     blank,
     declared,
     number,
@@ -306,7 +307,7 @@ class HostPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FeedPolicy:
-    """Intervals for one feed."""
+    """Intervals and the User-Agent for one feed."""
 
     __pydantic_config__ = FILE_OBJECT
 
@@ -320,6 +321,10 @@ class FeedPolicy:
         "Seconds for which a fetched copy counts as fresh and isn't fetched again, whatever the publisher says. "
         "0: only the interval counts.",
         le=172_800,
+    )
+    user_agent: Maybe[UserAgent] = declared(
+        "How requests for the feed name this server, if its publisher refuses the usual way: `compatible` with "
+        "browsers, or as a `browser`."
     )
 
 
@@ -505,7 +510,9 @@ class InstanceSettings(ChannelSettings):
         default_factory=dict,
         metadata={"description": "`interval` and `concurrency` by host, for hosts that you run."},
     )
-    feeds: Mapping[Url, FeedPolicy] = field(default_factory=dict, metadata={"description": "Intervals by feed URL."})
+    feeds: Mapping[Url, FeedPolicy] = field(
+        default_factory=dict, metadata={"description": "Intervals and User-Agents by feed URL."}
+    )
     public_feeds: tuple[Annotated[PublicFeedConfig, _TextOrObject()], ...] = declared(
         "Feeds that all users can find with a search by words.", ()
     )

@@ -145,7 +145,8 @@ class Fetcher:
     # --- documents
 
     def _fields(self, request: FetchRequest, target: HopTarget) -> list[tuple[bytes, bytes]]:
-        agent = headers.user_agent(self._settings.user_agent, self._settings.about, request.subscribers)
+        own = self._settings
+        agent = headers.user_agent(own.user_agent, own.about, request.subscribers, request.user_agent)
         fields = headers.of_request(target.authority, agent, request.accept)
         for name, value in (
             (b"If-None-Match", headers.encodable(request.etag)),

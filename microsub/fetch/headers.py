@@ -6,6 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from microsub.model.settings import UserAgent
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -28,8 +32,15 @@ def first(raw: RawHeaders, name: bytes) -> str | None:
     return None
 
 
-def user_agent(software: str, about: str, subscribers: int) -> str:
-    """The User-Agent: the software, a URL with details (may be empty), and the number of subscribers."""
+def user_agent(software: str, about: str, subscribers: int, other: UserAgent | None = None) -> str:
+    """The User-Agent: the software, a URL with details (may be empty), and the number of subscribers.
+
+    Some publishers refuse all but browsers; for them `other` is the way that followers or the admin chose.
+    """
+    if other == "browser":
+        return "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+    if other == "compatible":
+        return f"Mozilla/5.0 (compatible; {'; '.join([software, *([f'+{about}'] if about else [])])})"
     told = [f"+{about}"] if about else []
     if subscribers:
         told.append(f"{subscribers} subscriber{'' if subscribers == 1 else 's'}")

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, Protocol, get_args
 
 from microsub import __version__
+from microsub.model.settings import UserAgent
 
 Network = IPv4Network | IPv6Network
 
@@ -96,6 +97,7 @@ class FetchRequest:
     accept: str = FEED_ACCEPT
     subscribers: int = 0
     since: float | None = None
+    user_agent: UserAgent | None = None
 
 
 @dataclass(frozen=True, slots=True)

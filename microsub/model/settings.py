@@ -205,6 +205,9 @@ FeedView = Literal["list", "cards", "full"]
 
 FullTextChoice = Literal["off", "on", "auto"]
 
+UserAgent = Literal["compatible", "browser"]
+"""Other ways to name this server to a publisher: as compatible with browsers, or as a browser."""
+
 
 @dataclass(frozen=True)
 class FollowSettings:

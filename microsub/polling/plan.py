@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING
 from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
-from microsub.feeds import LONGEST_HOLD, FeedGone, FeedUnreadable, Trouble, push_health
+from microsub.feeds import (
+    LONGEST_HOLD,
+    NO_REQUEST_SETTINGS,
+    FeedGone,
+    FeedUnreadable,
+    RequestSettings,
+    Trouble,
+    push_health,
+)
+from microsub.model.settings import UserAgent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +47,7 @@ class PollPolicy:
     `daily` is the interval of a feed that posts once a day, and of an unknown feed; `least` and `most` bound the
     adaptive interval; `cap` bounds the publisher's wishes; `fixed` replaces the adaptive interval, `ttl` the
     publisher's wishes; `back_off` is the longest wait after failures; `push` is the interval of a pushed feed (WebSub).
+    `user_agent` names this server in another way.
     """
 
     least: float = 300.0
@@ -48,6 +58,7 @@ class PollPolicy:
     daily: float = 1.5 * HOUR
     back_off: float = DAY
     push: float = DAY
+    user_agent: UserAgent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +69,23 @@ class HostLimits:
     concurrency: int = 1
 
 
-def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
-    """The settings of the feed at the canonical `url`, in any spelling of its address."""
+def poll_policy(settings: InstanceSettings, url: str, chosen: RequestSettings = NO_REQUEST_SETTINGS) -> PollPolicy:
+    """The settings of the feed at the canonical `url`, in any spelling of its address.
+
+    What its followers have `chosen` holds where backend.json says nothing; their interval has the usual bounds.
+    """
     polling = settings.polling
     own = settings.feeds.get(url)
     if own is None:
         own = next((value for key, value in settings.feeds.items() if canonical_feed_url(key) == url), None)
     bounds = PollPolicy(least=polling.min_interval, most=polling.max_interval)
-    return bounds if own is None else replace(bounds, fixed=own.interval, ttl=own.ttl)
+    if chosen.interval is not None:
+        bounds = replace(bounds, fixed=min(max(chosen.interval, bounds.least), bounds.most))
+    bounds = replace(bounds, user_agent=chosen.user_agent)
+    if own is None:
+        return bounds
+    fixed, agent = own.interval or bounds.fixed, own.user_agent or bounds.user_agent
+    return replace(bounds, fixed=fixed, ttl=own.ttl, user_agent=agent)
 
 
 def host_limits(settings: InstanceSettings, host: str) -> HostLimits:

@@ -31,6 +31,7 @@ from microsub.fetch.fetcher import Answered, Sending
 from microsub.fetch.network import Guard, ThreadedResolver
 from microsub.fetch.transport import Connection
 from microsub.fetch.values import HopError
+from microsub.model.settings import UserAgent
 from tests.support.web import Answer, Asked, Publisher, certificate, publisher
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -76,6 +77,17 @@ async def test_the_request_is_modest(site: Publisher) -> None:
         assert "12 subscribers" in asked.headers["user-agent"]
         assert asked.headers["accept-encoding"] == "gzip, deflate"
         assert not {"cookie", "referer", "authorization", "if-none-match", "if-modified-since"} & set(asked.headers)
+
+
+@pytest.mark.parametrize(
+    ("way", "begins"), [("browser", "Mozilla/5.0 (X11"), ("compatible", "Mozilla/5.0 (compatible; microsub-server/")]
+)
+async def test_other_user_agents(site: Publisher, way: UserAgent, begins: str) -> None:
+    """For publishers who refuse feed readers; also after a redirect."""
+    site.serve("/old", Answer(status=302, headers=[("Location", "/new")]))
+    site.serve("/new", Answer(b"x"))
+    await fetcher().fetch(FetchRequest(site.url("/old"), user_agent=way))
+    assert [asked.headers["user-agent"].startswith(begins) for asked in site.asked] == [True, True]
 
 
 async def test_a_304_may_bring_new_validators(site: Publisher) -> None:

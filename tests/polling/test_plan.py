@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from microsub.configuration.model import FeedPolicy, HostPolicy, InstanceSettings, Polling
 from microsub.feeds.condition import LONGEST_HOLD, held_now, held_until
 from microsub.feeds.record import FeedRecord
+from microsub.feeds.requests import RequestSettings
 from microsub.polling.plan import (
     Failed,
     FeedAnswered,
@@ -48,6 +51,17 @@ def test_feeds() -> None:
     assert (own.least, own.most, own.fixed, own.ttl) == (600, 7200, None, 60)
     plain = poll_policy(SETTINGS, "http://else.test/")
     assert (plain.least, plain.most, plain.fixed, plain.ttl, plain.cap) == (600, 7200, None, None, 2 * 86400)
+
+
+def test_what_a_follower_chose() -> None:
+    """Their interval has the instance's bounds; backend.json comes first."""
+    chosen = RequestSettings("browser", 60)
+    plain = poll_policy(SETTINGS, "http://else.test/", chosen)
+    assert (plain.fixed, plain.user_agent) == (600, "browser")
+    assert poll_policy(SETTINGS, "http://else.test/", RequestSettings(interval=9e9)).fixed == 7200
+    assert poll_policy(SETTINGS, "http://demo.test/feed", chosen).fixed == 5
+    own = replace(SETTINGS, feeds={"http://else.test/": FeedPolicy(user_agent="compatible")})
+    assert poll_policy(own, "http://else.test/", chosen).user_agent == "compatible"
 
 
 NOW = 1_800_000_000.0

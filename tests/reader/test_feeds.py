@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from microsub.feeds import RequestSettings
 from microsub.model.settings import Filters, FollowSettings
 from microsub.polling.on_demand import POLLS_OF_USER
 from microsub.reader.feeds.pages import AT_ONCE
@@ -130,10 +131,30 @@ async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, se
     ],
 )
 async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server: World, error: str, words: str) -> None:
-    """One sentence for each kind."""
+    """One sentence for each kind of failure."""
     feed = await feed_of(server)
     await server.feeds.update(feed, {"failures": "1", "last_error": error, "last_error_at": str(NOON)})
     assert words in (await ann.get(f"/feed/{feed}/settings?channel=home")).tree.css_first(".trouble").text()
+
+
+async def test_how_a_feed_is_asked_for(ann: ReadingVisitor, server: World) -> None:
+    """Its only follower chooses; with another one, only an admin."""
+    feed = await feed_of(server)
+    path, shown = f"/feed/{feed}/requests", f"/feed/{feed}/settings?channel=home"
+    await ann.browser.submit(await ann.get(shown), path, user_agent="browser", interval="30")
+    record = await server.feeds.get(feed)
+    assert record is not None
+    assert RequestSettings.of(record) == RequestSettings("browser", 1800)
+    before = await ann.get(shown)
+    bob = await server.reader("bob", "home")
+    await bob.post(action="follow", channel="home", url=FEED)
+    assert (await ann.browser.submit(before, path, user_agent="")).status == 403
+    assert (await ann.get(shown)).tree.css_first("#requests") is None
+    await server.accounts.set_admin("ann", True)
+    await ann.browser.submit(await ann.get(shown), path, user_agent="", interval="")
+    record = await server.feeds.get(feed)
+    assert record is not None
+    assert RequestSettings.of(record) == RequestSettings()
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ async def test_words_find_the_feeds_that_one_follows(ann: ReadingVisitor) -> Non
     for words in ("SITE", "the%20site", "site.example"):
         page = await ann.get(f"/follow?q={words}")
         links = [one.attributes["href"] for one in page.tree.css("main .candidates a")]
-        assert links == [f"/channel/later?show=all&source={feed}", f"/channels/later#feed-{feed}"]
+        assert links == [f"/feed/{feed}?channel=later", f"/channels/later#feed-{feed}"]
         assert "No feed found" not in page.text
     assert (await ann.get("/channels/later")).tree.css_first(f"#feed-{feed}") is not None
     assert "No feed found" in (await ann.get("/follow?q=the%20other")).text

@@ -12,12 +12,12 @@ from typing import Literal, get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.base.errors import InvalidRequest, NotFound, RequestError
+from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
-from microsub.feeds import FeedCondition, FeedRecord, Feeds
+from microsub.feeds import FeedCondition, FeedRecord, Feeds, RequestSettings
 from microsub.model.reader import GLOBAL, NAME, Subscription
-from microsub.model.settings import FeedView, FollowSettings, SettingsOf
+from microsub.model.settings import FeedView, FollowSettings, SettingsOf, UserAgent
 from microsub.polling import PollOnRequest
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.channels.filters import words_in
@@ -34,7 +34,7 @@ MOST_LISTED = 200
 """Feeds on one page of the table."""
 AT_ONCE = 20
 """Feeds that one press of *Refresh all* asks for, those that wait longest first."""
-LONGEST_DAYS = 36_500
+LONGEST_DAYS, LONGEST_MINUTES = 36_500, 2880
 _WEEK, _MONTH = 7, 30
 
 
@@ -59,6 +59,7 @@ def routes(
         reader.change(f"{one}/settings", pages.change, pages.settings),
         reader.change(f"{one}/refresh", pages.refresh, pages.settings),
         reader.change(f"{one}/pause", pages.pause, pages.settings),
+        reader.change(f"{one}/requests", pages.set_requests, pages.settings),
         page(reader.site, "/channels/{uid}/feeds", partial(_branch, reader, reading, images)),
     ]
 
@@ -120,8 +121,11 @@ class FeedPages:
         """What a feed is, its condition, and the user's settings for it."""
         user = await self._reader.user(visit)
         uid, follow = await self._follow(visit)
-        links, record, effective = await asyncio.gather(
-            self._reader.links(visit), self._feeds.get(follow.feed), self._settings_of(user, uid)
+        links, record, effective, may = await asyncio.gather(
+            self._reader.links(visit),
+            self._feeds.get(follow.feed),
+            self._settings_of(user, uid),
+            self._may_set_requests(visit, follow.feed),
         )
         record = record or FeedRecord(follow.feed, follow.url)
         return visit.page(
@@ -137,6 +141,7 @@ class FeedPages:
             condition=FeedCondition.of(record, visit.now),
             advice=advice_on(record),
             is_polled=bool(record.poll_host) and not record.gone,
+            requests=RequestSettings.of(record) if may and record.poll_host else None,
             channel=next((link for link in links if link.uid == uid), None),
             uid=uid,
             at=TimelinePlace(uid, "all", follow.feed),
@@ -189,6 +194,22 @@ class FeedPages:
         wanted = replace(follow.settings, paused=visit.form.text("paused") == "yes")
         await self._following.change(user, uid, follow.feed, visit.now, settings=wanted)
         return self._go(visit, uid, follow, done="yes")
+
+    async def set_requests(self, visit: PageVisit) -> Response:
+        """Choose how the feed is asked for, which holds for all its followers."""
+        await self._reader.user(visit)
+        uid, follow = await self._follow(visit)
+        if not await self._may_set_requests(visit, follow.feed):
+            raise Forbidden(N_("Others follow this feed, too: only an admin can change how it is asked for."))
+        agent = next((one for one in get_args(UserAgent) if one == visit.form.text("user_agent")), None)
+        minutes = number_in(visit, "interval", LONGEST_MINUTES)
+        wanted = RequestSettings(agent, minutes * 60.0 if minutes else None)
+        await self._feeds.update(follow.feed, wanted.fields())
+        return self._go(visit, uid, follow, done="yes")
+
+    async def _may_set_requests(self, visit: PageVisit, feed: str) -> bool:
+        """Whether the user is an admin, or the feed's only follower."""
+        return visit.require_session().admin or await self._feeds.subscriber_count(feed) == 1
 
     async def _follow(self, visit: PageVisit) -> tuple[str, Subscription]:
         """The feed in the address, and the channel there, or else the first one that follows the feed."""
@@ -298,7 +319,9 @@ _BY_STATUS = {
         "It asks for a user name and a password. Follow it again with both in its address: "
         "https://name:password@example.com/feed"
     ),
-    "403": N_("Its publisher refuses this server. Ask them to admit feed readers, or read it on their site."),
+    "403": N_(
+        "Its publisher refuses this server. Another introduction may help, below; or ask them to admit feed readers."
+    ),
     "404": N_("There is nothing at its address any more. Look on its site for the new address, and follow that."),
     "429": N_("Its publisher gets too many requests from this server, which now asks less often."),
 }

@@ -2,7 +2,7 @@
 import { atPosts, prepareFeed } from "./feed.js";
 import { listen } from "./keys.js";
 import { prepareForms, showTotal } from "./marks.js";
-import { watchNews } from "./news.js";
+import { prepareBranches, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
 // Hide pictures that can't be loaded; a face becomes its letter.
@@ -30,6 +30,7 @@ if (document.querySelector("[data-player]")) {
   import("./play.js").then(({ preparePlayers }) => preparePlayers());
 }
 watchNews();
+prepareBranches();
 listen(document.querySelector(".post.whole") ? { ...atPosts, ...atPost } : atPosts);
 const worker = new URL("service-worker.js", document.querySelector("link[rel=manifest]").href);
 navigator.serviceWorker?.register(worker);
