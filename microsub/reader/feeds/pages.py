@@ -135,7 +135,7 @@ class FeedPages:
             name=feed_name(follow, record),
             title=record.title or "",
             url="" if record.is_internal else mask_credentials(follow.url),
-            home=record.home or "",
+            site=record.home or "",
             about=record.description or "",
             photo=await self._picture(visit, record),
             condition=FeedCondition.of(record, visit.now),

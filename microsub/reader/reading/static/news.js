@@ -59,7 +59,7 @@ const opened = new Set();
 
 function remember() {
   try {
-    remember();
+    localStorage.setItem(STORED, JSON.stringify([...opened]));
   } catch {
     // The browser keeps nothing; the branches are folded on the next page.
   }
