@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from microsub.base.clock import DAY
+from microsub.model.settings import OwnChannelSettings
 from microsub.timelines import Retention
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, Reader, posts
@@ -82,6 +83,18 @@ async def test_a_hidden_feed_between_others(alice: Reader, server: World) -> Non
     assert [item["name"] for item in rest["items"]] == ["old"]
     back = await alice.get(action="timeline", channel="global", limit=1, before=rest["paging"]["before"])
     assert [item["name"] for item in back["items"]] == ["new"]
+
+
+async def test_a_hidden_feed_with_many_unread_posts(alice: Reader, server: World) -> None:
+    """All counts none of them, though they are most of what is unread."""
+    await server.publish(FEED, *posts(*(f"l{n}" for n in range(1100)), at=NOON))
+    await server.publish(OTHER, *posts("new", at=NOON + 1000, host="other.example"))
+    for url in (FEED, OTHER):
+        await server.channels.set_settings("alice", "home", OwnChannelSettings(first_fetch_unread=5000), NOON)
+        await alice.post(action="follow", channel="home", url=url)
+    (before,) = [one.unread for one in await server.channels.list("alice") if one.uid == "home"]
+    await setting(alice, hide_in_all="true")
+    assert (before > 1000, await unread(server, "alice")) == (True, 1)
 
 
 async def test_marking_all_up_to_a_post(two_feeds: Reader, server: World) -> None:

@@ -62,6 +62,9 @@ class ChannelNames:
     channels: tuple[Channel, ...]
 
 
+_AND_HIDDEN = -2
+"""The reply of lua/channel_list.lua if too many items would have to be compared, and feeds are hidden in *All*."""
+
 _FIRST = (keys.channel, keys.channel_feeds, keys.posts)
 
 
@@ -112,19 +115,20 @@ class Channels(Follows):
         counts = [*map(int, found)]
         if distinct >= 0:
             return names, counts, distinct
-        now, total = time.monotonic(), sum(counts)
+        hides, now, total = distinct == _AND_HIDDEN, time.monotonic(), sum(counts)
         at, repeats = self._repeats.get(user, (-math.inf, 0))
         if now - at >= REPEATS_KEPT:
             *_, found, distinct = await self._counted(user, {}, 0, MOST_COMPARED)
             repeats = 0 if distinct < 0 else sum(map(int, found)) - distinct
             self._repeats[user] = now, repeats
-        return names, counts, max(total - repeats, *counts)
+        # Without hidden feeds, it is at least the number of the largest channel.
+        return names, counts, max(total - repeats, 0 if hides else max(counts))
 
     async def _counted(
         self, user: str, token: Mapping[str, str], now: float, compared: int = 0
     ) -> tuple[bytes, bool, ChannelNames, builtins.list[bytes], int]:
         """The token's scopes, whether posts wait, the channels with their counts, and the distinct unread items, -1 if
-        more than `compared` would have to be compared.
+        more than `compared` would have to be compared, `_AND_HIDDEN` if feeds are hidden, too.
 
         Raises Unauthorized.
         """

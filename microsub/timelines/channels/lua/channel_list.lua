@@ -9,7 +9,7 @@
 --       may be examined to count the distinct ones, 0 if nobody asks  7.. fields: of a channel
 -- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread
 --       …' by position, number of distinct unread ids, without those of hidden feeds, or -1 if too many
---       would be examined}; then, if the shape differs, {uid, the fields' values} per channel
+--       would be examined, -2 if feeds are hidden, too}; then, if the shape differs, {uid, the fields' values} per channel
 -- include: active
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape', 'apart')
@@ -47,7 +47,7 @@ end
 
 -- The same, if feeds are hidden in "All": their unread items count only in other channels.
 local function shown(most)
-  if sum > most then return -1 end
+  if sum > most then return -2 end
   local seen, count = {}, 0
   for i, uid in ipairs(uids) do
     local apart = string.gsub(ARGV[3], '%*', uid)
