@@ -96,6 +96,16 @@ async def test_credentials_are_masked_and_still_work(alice: Reader, server: Worl
     assert (await alice.get(action="follow", channel="later"))["items"] == []
 
 
+async def test_two_passwords_are_two_feeds(alice: Reader, bob: Reader, server: World) -> None:
+    """Each follower gets what their own password opens, and none of the other's posts."""
+    other = SECRET.replace("sesame", "mustard")
+    hers = await alice.post(action="follow", channel="home", url=SECRET)
+    his = await bob.post(action="follow", channel="home", url=other)
+    assert hers["_id"] != his["_id"]
+    await server.publish(SECRET, *posts("hers"))
+    assert (await alice.names("home"), await bob.names("home")) == (["hers"], [])
+
+
 async def test_a_page_and_its_feed_are_one(alice: Reader, bob: Reader, server: World) -> None:
     """The list shows the given address and the feed's; each of them identifies the follow."""
     page = "https://blog.example/"
