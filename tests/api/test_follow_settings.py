@@ -86,7 +86,7 @@ async def test_a_hidden_feed_between_others(alice: Reader, server: World) -> Non
 
 
 async def test_a_hidden_feed_with_many_unread_posts(alice: Reader, server: World) -> None:
-    """All counts none of them, though they are most of what is unread."""
+    """All counts none of them, though most unread posts are its own."""
     await server.publish(FEED, *posts(*(f"l{n}" for n in range(1100)), at=NOON))
     await server.publish(OTHER, *posts("new", at=NOON + 1000, host="other.example"))
     for url in (FEED, OTHER):

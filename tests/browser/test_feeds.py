@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ReadingServer]:
-    """One reader of two feeds, of which one has no posts."""
+    """One reader of a feed with posts and an empty one."""
     async with publisher() as feeds:
         addresses = [feeds.serve_document("/feed", rss(dated(3))), feeds.serve_document("/empty", rss([]))]
         channels = [{"uid": "home", "name": "Home", "feeds": addresses}]
