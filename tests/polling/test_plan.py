@@ -97,7 +97,7 @@ def test_the_history_equals_the_plan(outcome: Outcome) -> None:
 
 
 def test_gone_is_written_down() -> None:
-    """The record says so, with the reason, and has no next poll."""
+    """The record has the reason, and has no next poll."""
     fields = fields_of(Gone("the server answered 410"), plan_next(PollHistory(), Gone(""), NOW, 0), None, NOW, NOW)
     assert (fields["gone"], fields["next_poll"]) == ("1", None)
     assert fields["last_error"] == "gone: the server answered 410"
@@ -218,7 +218,7 @@ def test_waits_stay_in_bounds(gap: float, max_age: float | None, random: float) 
 @pytest.mark.parametrize("history", [PollHistory(), PollHistory(gap=DAY, last_change=NOW), PollHistory(push=True)])
 @pytest.mark.parametrize("outcome", [FeedAnswered(), FeedAnswered(max_age=1000 * HOUR), Failed("timeout", "")])
 def test_jitter_is_twenty_percent_at_least(history: PollHistory, outcome: FeedAnswered | Failed) -> None:
-    """Whatever decides the wait, the latest time is at least a fifth after the earliest."""
+    """For each kind of wait, the latest time is at least a fifth after the earliest."""
     waits = [wait(plan_next(history, outcome, NOW, part / 100)) for part in range(100)]
     assert max(waits) >= 1.2 * min(waits)
     assert len(set(waits)) == 100
