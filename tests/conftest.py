@@ -35,7 +35,7 @@ from tests.support import EXPLORES, THOROUGH
 from tests.support.cluster import Cluster, running_cluster
 from tests.support.invariants import assert_no_stray_keys
 from tests.support.one_reader import OneReader
-from tests.support.parsing import counted_parsers
+from tests.support.parsing import forked_parsers
 from tests.support.process import none_left
 from tests.support.readers import Reader, instance
 from tests.support.redis_wrappers import ClientRedis
@@ -172,7 +172,7 @@ def _place(folder: str) -> int:
 @pytest.fixture(scope="session", autouse=True)
 def _none_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No process remains after the run, even if it is killed."""
-    with none_left(tmp_path_factory.getbasetemp()), counted_parsers():
+    with none_left(tmp_path_factory.getbasetemp()), forked_parsers():
         yield
 
 

@@ -272,11 +272,16 @@ def expected(entry: Entry, form: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("form", ["rss", "atom", "json"])
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_a_document_comes_back_as_it_was(path: Path, form: str) -> None:
+def test_a_document_comes_back_as_it_was(path: Path) -> None:
     """Through our own parser: title, dates, author, content, files, categories."""
     made = of_source(path)
+    for form in ("rss", "atom", "json"):
+        comes_back(made, form)
+
+
+def comes_back(made: FeedDocument, form: str) -> None:
+    """Everything that this format can hold is in the document again."""
     back = parse(FORMATS[form].write(made), ADDRESSES[form], FORMATS[form].content_type)
     assert len(back.entries) == len(made.entries)
     for there, here in zip(back.entries, made.entries, strict=True):

@@ -247,7 +247,7 @@ def _run(request: dict[str, Any], address: str) -> None:
     time.tzset()
     _count_for_others()
     _fork_beside(address)
-    fork_parsers(address)
+    fork_parsers(lambda: address)
     _stay_urgent()
     if COUNTED and request["module"] == "microsub.parsing.process":
         signal.signal(signal.SIGTERM, _save_and_die)
@@ -303,8 +303,8 @@ def _fork_beside(address: str) -> None:
     asyncio.create_subprocess_exec = fork  # type: ignore[assignment]
 
 
-def fork_parsers(address: str) -> None:
-    """Let parser processes be forked too."""
+def fork_parsers(address: Callable[[], str]) -> None:
+    """Let parser processes be forked too, by the fork server at that address."""
     import subprocess
     from types import SimpleNamespace
 
@@ -314,7 +314,7 @@ def fork_parsers(address: str) -> None:
 
     def fork(arguments: Sequence[str], *, env: dict[str, str], stdin: int, stdout: int, **_others: Any) -> _Parser:
         with open(os.devnull, "wb") as nothing:
-            return made(forked(address, process.__name__, arguments[4:], env, [stdin, stdout, nothing.fileno()]))
+            return made(forked(address(), process.__name__, arguments[4:], env, [stdin, stdout, nothing.fileno()]))
 
     process.subprocess = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
 
