@@ -161,6 +161,11 @@ def fork_server() -> ForkServer:
     return _servers[os.getpid()]
 
 
+def has_fork_server() -> bool:
+    """Whether the fork server of this process has been started."""
+    return os.getpid() in _servers
+
+
 # --- the server's side -----------------------------------------------------------------------------------------------
 
 
@@ -303,8 +308,8 @@ def _fork_beside(address: str) -> None:
     asyncio.create_subprocess_exec = fork  # type: ignore[assignment]
 
 
-def fork_parsers(address: Callable[[], str]) -> None:
-    """Let parser processes be forked too, by the fork server at that address."""
+def fork_parsers(address: Callable[[], str | None]) -> None:
+    """Let parser processes be forked too, by the fork server at that address; without one they are started."""
     import subprocess
     from types import SimpleNamespace
 
@@ -312,9 +317,12 @@ def fork_parsers(address: Callable[[], str]) -> None:
 
     made = CountedParser if COUNTED else _Parser
 
-    def fork(arguments: Sequence[str], *, env: dict[str, str], stdin: int, stdout: int, **_others: Any) -> _Parser:
+    def fork(arguments: Sequence[str], *, env: dict[str, str], stdin: int, stdout: int, **others: Any) -> Any:
+        at = address()
+        if at is None:
+            return subprocess.Popen(arguments, env=env, stdin=stdin, stdout=stdout, **others)
         with open(os.devnull, "wb") as nothing:
-            return made(forked(address(), process.__name__, arguments[4:], env, [stdin, stdout, nothing.fileno()]))
+            return made(forked(at, process.__name__, arguments[4:], env, [stdin, stdout, nothing.fileno()]))
 
     process.subprocess = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
 

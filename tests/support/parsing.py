@@ -1,4 +1,4 @@
-"""One set of parser processes for all tests of a process, forked: starting one takes half a second."""
+"""One set of parser processes for all tests of a process: starting one takes half a second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from microsub.parsing.pool import ParsePool
 from microsub.server.parsers import TASKS
-from tests.support.fork_server import CountedParser, fork_parsers, fork_server
+from tests.support.fork_server import COUNTED, CountedParser, fork_parsers, fork_server, has_fork_server
 
 PARSER = ParsePool(TASKS)
 atexit.register(PARSER.close)
@@ -16,8 +16,8 @@ atexit.register(PARSER.close)
 
 @contextlib.contextmanager
 def forked_parsers() -> Iterator[None]:
-    """Fork the parser processes of this process too."""
-    fork_parsers(lambda: fork_server().address)
+    """Fork the parser processes of this process too, once it has a fork server, and for `make coverage` always."""
+    fork_parsers(lambda: fork_server().address if COUNTED or has_fork_server() else None)
     yield
     for parser in CountedParser.begun:
         parser.kill()
