@@ -130,7 +130,7 @@ async def test_few_are_found_among_many_in_few_round_trips(world: OneReader) -> 
 
 async def test_items_that_stay_are_found_while_others_leave(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when an app asks for unread posts while another one marks some of them as read."""
-    monkeypatch.setattr(arrivals, "_SCANNED", 100)
+    monkeypatch.setattr(arrivals, "_PIECE", 100)
     await world.add("home", *(item(number) for number in range(1000)))
     trips = 0
 
@@ -143,6 +143,18 @@ async def test_items_that_stay_are_found_while_others_leave(world: OneReader, mo
     found = await arrivals.arrivals_in(Between(world.redis, before), ANN, ["home"], "unread")
     assert trips > 2
     assert found.keys() >= {str(number) for number in range(300, 1000)}
+
+
+async def test_items_of_one_time_are_all_found(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if they are more than one piece of a set, and at the border of two."""
+    monkeypatch.setattr(arrivals, "_PIECE", 10)
+    same = [item(number, score=5.5) for number in range(35)]
+    await world.add("home", *same, *(item(number) for number in range(100, 124)))
+    await world.follow("work", "1")
+    await world.add("work", item(7, score=5.5), item(500))
+    found = await arrivals.arrivals_in(world.redis, ANN, ["home", "work"], "posts")
+    assert found.keys() == {*(one.id for one in same), *map(str, range(100, 124)), "500"}
+    assert found == {row.id: row.position for row in await world.arrivals()}
 
 
 async def test_places_without_states(world: OneReader) -> None:

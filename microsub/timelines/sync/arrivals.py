@@ -25,8 +25,11 @@ ShownState = Literal["posts", "unread"]
 """Items that a channel shows: all, or the unread ones."""
 _SETS = {"posts": keys.posts, "unread": keys.unread}
 _CHUNK = 5000
-_SCANNED = 2000
-"""Members that one step of a scan reads, which keeps Redis busy for a few milliseconds."""
+_PIECE, _SETS_AT_ONCE = 5000, 4
+"""Members that one command reads of a set, and sets of one round trip, which keeps Redis busy for four milliseconds.
+
+ZSCAN would take eighteen times as long.
+"""
 EXAMINED = 20_000
 """Maximum number of items that one request examines for a channel or a state."""
 
@@ -188,12 +191,18 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
     An item that a channel shows all the time is never missing, whatever enters and leaves meanwhile.
     """
     key, ids = _SETS[state], dict[str, None]()
-    left = [(key(user, uid), b"0") for uid in uids]
+    left = [(key(user, uid), "-inf", _PIECE) for uid in uids]
     while left:
-        replies = await redis.pipeline([("ZSCAN", name, cursor, "COUNT", _SCANNED) for name, cursor in left])
-        for _, found in replies:
-            ids.update(dict.fromkeys(texts(found[0::2])))
-        left = [(name, cursor) for (name, _), (cursor, _) in zip(left, replies, strict=True) if cursor != b"0"]
+        some, left = left[:_SETS_AT_ONCE], left[_SETS_AT_ONCE:]
+        pages: list[Command] = [
+            ("ZRANGE", name, score, "+inf", "BYSCORE", "LIMIT", 0, size, "WITHSCORES") for name, score, size in some
+        ]
+        for (name, score, size), flat in zip(some, await redis.pipeline(pages), strict=True):
+            found = texts(flat)
+            ids.update(dict.fromkeys(found[0::2]))
+            if len(found) == 2 * size:
+                # Scores stay. Items with the last one are read again, and more of them if they fill a whole piece.
+                left.append((name, found[-1], size * 2 if found[-1] == score else _PIECE))
     return await places_of(redis, user, list(ids))
 
 
