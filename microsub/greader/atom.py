@@ -37,7 +37,7 @@ def _entry(entry: Element, item: Mapping[str, Any]) -> None:
         SubElement(entry, "link", rel="enclosure", type=allowed(file["type"]), href=allowed(file["href"]))
     if "author" in item:
         _text(SubElement(entry, "author"), "name", item["author"])
-    _text(entry, "content", item["content"]["content"], type="html")
+    _text(entry, "content", item["summary"]["content"], type="html")
     # Without `fresh` Newsboat never turns a post unread again. A folder could be named `read`, so folders are left out.
     states = [one for one in item["categories"] if one.startswith(STATE)]
     for state in states if READ in states else [*states, f"{STATE}fresh"]:

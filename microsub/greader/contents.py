@@ -115,6 +115,8 @@ class NativeContents:
         self, user: str, channels: Sequence[Channel], ids: Sequence[str], language: str
     ) -> AsyncIterator[tuple[str, bytes]]:
         """Those of the items that the user's channels show, each with its JSON, in that order."""
+        if not ids:
+            return
         feeds = await self.followed(user, channels)
         listed = {one["id"]: one for one in await self.subscriptions(feeds)}
         sources = {feed: listed[f"feed/{one.subscription.id}"] for feed, one in feeds.by_id.items()}
@@ -142,7 +144,6 @@ class NativeContents:
         self, post: dict[str, Any], row: Row, place: int, labels: Sequence[str], source: dict[str, Any]
     ) -> dict[str, Any]:
         url = post.get("url") or source["htmlUrl"]
-        content = {"direction": "ltr", "content": html_of(post)}
         published = _moment(post.get("published")) or place // 1_000_000
         states = [READING_LIST, *([READ] if row.is_read else []), *([STARRED] if row.is_saved else [])]
         wire: dict[str, Any] = {
@@ -156,8 +157,7 @@ class NativeContents:
             "title": " ".join(str(post.get("name") or "").split()) or post_title(post),
             "canonical": [{"href": url, "type": "text/html"}],
             "alternate": [{"href": url, "type": "text/html"}],
-            "summary": content,
-            "content": content,
+            "summary": {"direction": "ltr", "content": html_of(post)},
             "categories": [*states, *(LABEL + name for name in labels)],
             "origin": {"streamId": source["id"], "title": source["title"], "htmlUrl": source["htmlUrl"]},
         }
@@ -194,8 +194,10 @@ def _enclosures(post: dict[str, Any]) -> list[dict[str, str]]:
 
 def _moment(text: str | None) -> int | None:
     """ISO 8601 in Unix seconds; None for a time that apps can't show."""
+    if not text:
+        return None
     try:
-        seconds = int(datetime.fromisoformat(text or "").timestamp())
+        seconds = int(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError):
         return None
     return seconds if 0 < seconds < 2**31 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.accounts import create_app_password
+from microsub.configuration.effective import EffectiveSettings
 from microsub.greader import reads
 from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.native_clients import (
@@ -22,6 +23,7 @@ from tests.support.native_clients import (
 )
 from tests.support.reader import Reader
 from tests.support.readers import posts
+from tests.support.redis_wrappers import InRow
 from tests.support.world import World
 
 FEED = "https://blog.example/feed"
@@ -178,3 +180,26 @@ async def test_an_interrupted_sync_is_repeated(
         else:
             break
     assert number > 3
+
+
+async def test_a_sync_with_nothing_new_costs_few_round_trips(server: World, app: NativeApp, alice: Reader) -> None:
+    """Each of its requests waits three times for Redis at most, however it asks for what is new, unread or saved."""
+    await server.publish(FEED, *posts("a", "b"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    server.now += 60
+    redis = InRow(server.redis)
+    far = server.through(redis)
+    far.effective = EffectiveSettings(far.declared, far.own_settings, remembered=600)
+    native = NativeApp(app.auth, far.client)
+    late = int(server.now)
+    ids: list[tuple[str, dict[str, object]]] = [
+        ("stream/items/ids", {"s": ALL, "ot": late, "n": 1000}),
+        ("stream/items/ids", {"s": ALL, "xt": READ, "n": 200_000}),
+        ("stream/items/ids", {"s": STARRED, "n": 200_000}),
+        ("stream/contents", {"ot": late, "n": 1000}),
+    ]
+    for name, params in (("tag/list", {}), ("subscription/list", {}), *ids):
+        await native.json(name, **params)
+        redis.rows.clear()
+        await native.json(name, **params)
+        assert len(redis.rows) <= 3, name

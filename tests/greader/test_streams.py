@@ -177,7 +177,7 @@ async def test_contents_in_every_form_of_id(app: NativeApp, alice: Reader, ids: 
         assert isinstance(one["timestampUsec"], str)
         assert one["canonical"] == one["alternate"]
         assert one["alternate"][0]["type"] == "text/html"
-        assert one["summary"]["content"] == one["content"]["content"]
+        assert one["summary"]["content"]
         assert one["origin"]["streamId"] in {feed["id"] for feed in listed}
         assert one["origin"]["title"] == "A blog"
     assert first["categories"] == [ALL, READ, HOME]

@@ -546,7 +546,7 @@ class CapyReader(NativeClient):
         ):
             whole(one.get("published"), "published", 63)
             need(isinstance(one["summary"], dict), "summary is missing")
-            text(one["content"]["content"], "content")
+            text(one.get("content", one["summary"])["content"], "content")
             for link in many(one.get("canonical"), "canonical"):
                 text(link.get("href"), "href")
             for key in ("streamId", "htmlUrl", "title"):
