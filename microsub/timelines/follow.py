@@ -130,8 +130,6 @@ class Following:
         is_new = await self._channels.follow(user, uid, *begun, settings=settings, most=most or 0, unread_from=since)
         if is_new and most is not None:
             await self._channels.followed_on(user, now, 1)
-        if is_new and settings.hide_in_all:
-            await set_apart(self._redis, self._items, user, uid, record.id, hides=True)
         if record.last_success is not None:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         await self.join(user, uid, record, now)
@@ -159,14 +157,23 @@ class Following:
 
         Returns the follow, or None if there is none.
         """
+        resumes = False
+        if settings is not None and not settings.paused:
+            former = await self._channels.subscription(user, uid, feed_id)
+            resumes = former is not None and former.settings.paused
+        if resumes:
+            # Upkeep finishes a follow that its feed doesn't list, so no crash loses what came during the pause.
+            await self._begin(user, now)
+            await self._feeds.unsubscribe(feed_id, user, uid)
         changed = await self._channels.update_subscription(user, uid, feed_id, name=name, settings=settings)
         if changed is None:
             return None
         if settings is not None:
             await set_apart(self._redis, self._items, user, uid, changed.feed, hides=settings.hide_in_all)
-            if not settings.paused:  # what came during a pause
-                newest = await self._items.newest(changed.feed, _MOST_ITEMS)
-                await self._fill(user, uid, changed.feed, newest, now)
+        if resumes:
+            await self._fill(user, uid, changed.feed, await self._items.newest(changed.feed, _MOST_ITEMS), now)
+            record = await self._feeds.get(changed.feed) or FeedRecord(changed.feed, changed.url)
+            await self.join(user, uid, record, now)
         await self._channels.note_change(user, uid, now)
         if settings is not None:
             await self._want_articles(changed.feed)
@@ -176,24 +183,29 @@ class Following:
         """Have the articles of the feed's posts read, if its followers want them."""
         await self._articles.add_within(ARTICLES, [ArticlesWanted(feed_id).to_fields()])
 
-    async def choose_view(self, user: str, uid: str, feed_id: str, view: FeedView, now: float) -> None:
-        """Let the feed's own page show its posts in that way, if the channel follows it."""
+    async def choose_view(self, user: str, uid: str, feed_id: str, view: FeedView, now: float) -> bool:
+        """Let the feed's own page show its posts in that way; returns whether the channel follows it."""
+        follow = await self._held(user, uid, feed_id)
+        if follow is None:
+            return False
         with suppress(NotFound):
-            follow = await self._channels.subscription(user, uid, feed_id)
-            if follow is not None:
-                own = replace(follow.settings, view=view)
-                await self._channels.update_subscription(user, uid, feed_id, settings=own)
-                await self._channels.note_change(user, uid, now)
+            own = replace(follow.settings, view=view)
+            await self._channels.update_subscription(user, uid, feed_id, settings=own)
+            await self._channels.note_change(user, uid, now)
+        return True
 
     async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
         """The second half of `follow`: add the channel to the feed's followers, and have it filled and polled.
 
+        Posts of the feed that the channel has already are hidden in *All* if the user's settings say so.
+
         Does nothing if the follow or the channel has ended meanwhile: nothing else would remove such a follower.
         """
         await self._feeds.subscribe(record.id, user, uid)
-        if not await self._is_held(user, uid, record.id):
+        if (follow := await self._held(user, uid, record.id)) is None:
             await unsubscribe(self._channels, self._feeds, user, uid, record.id)
             return
+        await self._hide(user, uid, follow)
         # Again: a post stored in the meantime, perhaps by the feed's very first poll, may have missed both lists.
         await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         if not record.gone:
@@ -333,6 +345,8 @@ class Following:
             await inherit_left(self._redis, user, move.source, target, listed)
             # Posts stored during the move may have been delivered with the old list of followers.
             await self._fill(user, target, move.feed, await self._since(listed[:_WALK], move.begun - _IN_FLIGHT), now)
+            if (follow := await self._held(user, target, move.feed)) is not None:
+                await self._hide(user, target, follow)
         for move in moves:
             await self._channels.moved(user, move)
 
@@ -386,11 +400,16 @@ class Following:
         feeds = {sub.feed for sub in found.values()}
         return found if len(feeds) < 2 else {uid: sub for uid, sub in found.items() if sub.feed == known}
 
-    async def _is_held(self, user: str, uid: str, feed_id: str) -> bool:
-        """Whether the channel exists and follows the feed; also for a user who is being restored."""
+    async def _held(self, user: str, uid: str, feed_id: str) -> Subscription | None:
+        """The follow of the feed, None without follow or channel; also for a user who is being restored."""
         with suppress(NotFound):
-            return await self._channels.subscription(user, uid, feed_id) is not None
-        return False
+            return await self._channels.subscription(user, uid, feed_id)
+        return None
+
+    async def _hide(self, user: str, uid: str, follow: Subscription) -> None:
+        """Hide the feed's posts of this channel in *All*, if the user's settings for it say so."""
+        if follow.settings.hide_in_all:
+            await set_apart(self._redis, self._items, user, uid, follow.feed, hides=True)
 
     async def _one(self, user: str, uid: str, record: FeedRecord) -> Followed:
         found = await self._channels.subscription(user, uid, record.id)

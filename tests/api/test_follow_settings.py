@@ -68,6 +68,16 @@ async def test_a_hidden_feed_in_two_channels(two_feeds: Reader, server: World) -
     assert (await alice.names("global"), await unread(server, "alice")) == (["quiet"], 1)
 
 
+async def test_a_hidden_feed_moves(two_feeds: Reader, server: World) -> None:
+    """Its posts, old ones too, stay out of All."""
+    alice = two_feeds
+    await setting(alice, hide_in_all="true")
+    server.now += 3600
+    await alice.post(action="follow", method="update", channel="later", url=FEED)
+    assert sorted(await alice.names("later")) == ["loud 1", "loud 2"]
+    assert (await alice.names("global"), await unread(server, "alice")) == (["quiet"], 1)
+
+
 async def test_a_hidden_feed_between_others(alice: Reader, server: World) -> None:
     """Pages of All skip hundreds of hidden posts, in both directions, and miss none of the others."""
     loud = [f"l{n}" for n in range(300)]

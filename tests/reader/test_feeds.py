@@ -104,6 +104,39 @@ async def test_a_pause_of_a_feed(ann: ReadingVisitor, server: World) -> None:
     assert await ann.titles("/channel/home") == ["two", "one"]
 
 
+async def test_posts_that_a_filter_left_out_stay_out(ann: ReadingVisitor, server: World) -> None:
+    """A wider filter, or any other setting, is for new posts alone."""
+    feed = await feed_of(server)
+    await save(ann, feed, exclude_words="advert")
+    await ann.publish("advert", "news")
+    await save(ann, feed, exclude_words="", view="list")
+    assert await ann.titles("/channel/home") == ["news"]
+
+
+async def test_parts_of_a_day_stay(ann: ReadingVisitor, server: World) -> None:
+    """Half a day, set by backend.json, isn't made forever by somebody who saves the page."""
+    feed = await feed_of(server)
+    await server.following.change("ann", "home", feed, server.now, settings=FollowSettings(keep_unread_days=0.5))
+    await save(ann, feed, view="list")
+    assert (await own(server, feed)).keep_unread_days == 0.5
+    await save(ann, feed, keep_unread_days="0")
+    assert (await own(server, feed)).keep_unread_days == 0
+
+
+async def test_a_feed_in_all_and_in_saved(ann: ReadingVisitor, server: World) -> None:
+    """Its page has working views there, and a way to its settings."""
+    await ann.publish("one", "two")
+    feed = await feed_of(server)
+    ids = await ann.reader.ids("home")
+    await ann.reader.post(action="timeline", method="save", **{"entry[]": ids})
+    for path in (f"/feed/{feed}", f"/feed/{feed}?channel=saved"):
+        page = await ann.get(path)
+        (settings,) = (link.attributes["href"] for link in page.tree.css(".views a[href*=settings]"))
+        assert (await ann.get(settings)).status == 200
+        await ann.browser.submit(page, "/view", view="list")
+        assert len((await ann.get(path)).tree.css(".row.list")) == 2, path
+
+
 async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, server: World) -> None:
     """With its name and its settings."""
     await ann.publish("one")

@@ -12,6 +12,7 @@ import pytest
 from microsub.base.errors import NotFound
 from microsub.base.periodic import RoundTiming
 from microsub.feeds.record import FeedRecord
+from microsub.model.settings import FollowSettings
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -106,6 +107,27 @@ async def test_removed_items_stay_away_after_a_move(ann: Reader) -> None:
     await rebuilding(ann.it).rebuild("ann", "later", NOON + 1)
     await ann.it.stages.run_once()
     assert await ann.state() == before
+
+
+async def test_the_end_of_a_pause_is_finished_by_upkeep(ann: Reader) -> None:
+    """What came meanwhile is there, even if the process was killed and nobody ends the pause again."""
+
+    async def pause() -> None:
+        await ann.begin()
+        await ann.following.change("ann", "home", "1", NOON, settings=FollowSettings(paused=True))
+        await ann.publish(URL, 14)
+
+    async def resume() -> None:
+        await ann.following.change("ann", "home", "1", NOON, settings=FollowSettings())
+
+    async def upkeep() -> None:
+        await ann.follow_repair.run(NOON)
+        (follow,) = [one for one in await ann.it.channels.subscriptions("ann", "home") if one.feed == "1"]
+        if follow.settings.paused:
+            await resume()
+
+    assert await killed_anywhere(ann.redis, pause, resume, ann.state, upkeep) > 5
+    assert len((await ann.state())[keys.posts("ann", "home")]) == 14  # type: ignore[arg-type]
 
 
 async def test_moving_a_feed_is_finished_by_upkeep(ann: Reader) -> None:

@@ -335,6 +335,18 @@ async def test_an_import_keeps_read_and_removed_state(body: bytes, here: World) 
     assert unread[0] not in await app.ids("news")
 
 
+async def test_a_hidden_feed_is_hidden_after_an_import(body: bytes, here: World) -> None:
+    """All shows none of its posts, as before."""
+    await bring(here, body)
+    app = await here.reader("ann")
+    hidden = {f"a{number}" for number in range(30)}
+    shown = {
+        uid: hidden & {post.get("name") for post in await app.timeline(uid)} for uid in ("news", "saved", "global")
+    }
+    assert shown["news"] - shown["saved"]
+    assert not (shown["news"] - shown["saved"]) & shown["global"]
+
+
 async def test_names_in_a_file_lead_to_no_other_item(body: bytes, here: World) -> None:
     """What is noted of an earlier import, from another reader, isn't taken for the id of an item."""
     await here.publish(A, *posts("of all"))

@@ -303,12 +303,15 @@ def _wanted(visit: PageVisit, own: FollowSettings) -> FollowSettings:
         exclude_words=words_in(visit.form, "exclude_words"),
         include_words=words_in(visit.form, "include_words"),
     )
+    days = own.keep_unread_days  # parts of a day, which backend.json can have, stay
+    if days is None or visit.form.text("keep_unread_days") != f"{days:g}":
+        days = number_in(visit, "keep_unread_days", LONGEST_DAYS)
     return replace(
         own,
         view=view,
         notify=notify,
         hide_in_all="hide_in_all" in visit.form,
-        keep_unread_days=number_in(visit, "keep_unread_days", LONGEST_DAYS),
+        keep_unread_days=days,
         filter=filter_,
     )
 

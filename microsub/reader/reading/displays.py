@@ -92,8 +92,9 @@ async def _choose(reader: ReaderSite, displays: ChannelDisplays, following: Foll
     place = TimelinePlace.of(visit.form.text("channel"), given)
     uids = frozenset(link.uid for link in await reader.links(visit))
     view: Any = visit.form.text("view")
-    if place.source and view in ChannelDisplay.CHOICES["view"]:
-        await following.choose_view(user, place.uid, place.source, view, visit.now)
-    elif place.uid in uids:
+    is_of_feed = place.source and view in ChannelDisplay.CHOICES["view"]
+    is_chosen = is_of_feed and await following.choose_view(user, place.uid, place.source, view, visit.now)
+    # In *All* and *Saved*, and after an unfollow, a feed's posts are shown as those of the channel.
+    if not is_chosen and place.uid in uids:
         await displays.choose(user, place.uid, visit.form, uids)
     return visit.go(own_path(visit.form.text("back")) or HOME)
