@@ -197,7 +197,7 @@ class Following:
     async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
         """The second half of `follow`: add the channel to the feed's followers, and have it filled and polled.
 
-        Posts of the feed that the channel has already are hidden in *All* if the user's settings say so.
+        The feed's posts that the channel has already are hidden in *All* if the user has chosen that.
 
         Does nothing if the follow or the channel has ended meanwhile: nothing else would remove such a follower.
         """
@@ -407,7 +407,7 @@ class Following:
         return None
 
     async def _hide(self, user: str, uid: str, follow: Subscription) -> None:
-        """Hide the feed's posts of this channel in *All*, if the user's settings for it say so."""
+        """Hide the feed's posts of this channel in *All*, if the user has chosen that."""
         if follow.settings.hide_in_all:
             await set_apart(self._redis, self._items, user, uid, follow.feed, hides=True)
 
