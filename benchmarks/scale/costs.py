@@ -30,7 +30,8 @@ class Memory:
     """Bytes of Redis. `user` is without channels but with a token; `feed` the record with its schedule, host, URL and
     first follower; `subscription` both sides of one. `item` is a post without its JSON: the other fields, its guid, its
     places in lists; `item_long` the same for feeds with more than `SHORT_SET` posts, whose lists Redis stores in
-    another form. A sorted set takes `set_key`, and per id `id_short` if it is short, otherwise `id_long`.
+    another form. A sorted set takes `set_key`, and per id `id_short` if it is short, otherwise `id_long`; an
+    id that has left a timeline takes `id_gone`.
     """
 
     user: float
@@ -42,6 +43,7 @@ class Memory:
     set_key: float
     id_short: float
     id_long: float
+    id_gone: float
 
     def sorted_set(self, length: float) -> float:
         """Bytes of one sorted set with `length` ids."""

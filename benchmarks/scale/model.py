@@ -101,7 +101,8 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """The data in Redis. `sets` are sorted sets of ids: their number and their length. Bytes: `item_bytes` of each
+    """The data in Redis. `sets` are sorted sets of ids: their number and their length; `gone` those of ids that
+    have left timelines. Bytes: `item_bytes` of each
     post's packed JSON, `other` of everything not counted separately. `long` of the `items` belong to feeds with many
     posts.
     """
@@ -115,11 +116,12 @@ class Stock:
     item_bytes: float
     sets: tuple[tuple[float, float], ...]
     other: float = 0.0
+    gone: tuple[float, float] = (0.0, 0.0)
 
     @property
     def ids(self) -> float:
         """The number of ids in all timelines, including those that left."""
-        return sum(number * length for number, length in self.sets)
+        return sum(number * length for number, length in (*self.sets, self.gone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         stored += kind.share * has
         long += kind.share * has * (has > SHORT_SET)
         gone += kind.share * max(0.0, min(kind.posts * habits.age, has) - kind.posts * window)
-    sets = tuple((channels, length) for length in (read + unread, unread, read, per_channel * gone))
+    sets = tuple((channels, length) for length in (read + unread, unread, read))
     arrivals = (users, habits.channels * (read + unread))
     documents = sum(kind.share * min(1.0, kind.polls / 24 * keeping.copy_hours) for kind in habits.kinds)
     copies = feeds * documents * habits.document_bytes * habits.packed
@@ -210,6 +212,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         habits.item_bytes * habits.item_packed,
         (*sets, arrivals),
         copies,
+        (channels, per_channel * gone),
     )
 
 
@@ -237,7 +240,8 @@ def memory(stock: Stock, costs: Memory) -> dict[str, float]:
     """Bytes of Redis by purpose."""
     return {
         "posts": stock.items * (stock.item_bytes + costs.item) + stock.long * (costs.item_long - costs.item),
-        "timelines": sum(number * costs.sorted_set(length) for number, length in stock.sets),
+        "timelines": sum(number * costs.sorted_set(length) for number, length in stock.sets)
+        + stock.gone[0] * (costs.set_key + stock.gone[1] * costs.id_gone),
         "follows": stock.subscriptions * costs.subscription,
         "feeds": stock.feeds * costs.feed,
         "users and channels": stock.users * costs.user + stock.channels * costs.channel,

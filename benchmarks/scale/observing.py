@@ -29,6 +29,8 @@ LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
 """Feeds with many posts."""
 MANY = 21
 """Posts of a document with many new posts."""
+GONE = 2400
+"""Ids that have left a timeline within a year."""
 TURNS = 40
 """Feeds that post in turn."""
 
@@ -139,8 +141,10 @@ async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Populati
     return there, found
 
 
-def sets(folder: Path) -> tuple[float, float, float, float]:
-    """Bytes of a sorted set's key, of an id in a short and in a long set, and of a post of a feed with many posts."""
+def sets(folder: Path) -> tuple[float, float, float, float, float]:
+    """Bytes of a sorted set's key, of an id in a short and in a long set, of an id that has left a timeline, and of a
+    post of a feed with many posts.
+    """
     server = start_embedded(folder / "data")
     try:
         return asyncio.run(_sets(server.url))
@@ -148,15 +152,16 @@ def sets(folder: Path) -> tuple[float, float, float, float]:
         server.stop()
 
 
-async def _sets(url: str) -> tuple[float, float, float, float]:
+async def _sets(url: str) -> tuple[float, float, float, float, float]:
     redis = await connect(url)
     try:
         await migrate(redis)
         few, many, long = [await _sorted_sets(redis, url, number) for number in (40, 120, 1000)]
         short = (many - few) / 80
         key = few - 40 * short
+        gone = (await _gone(redis, url, GONE) - key) / GONE
         there, found = await fill(redis, url, LONG, float(int(time.time())))
-        return key, short, (long - key) / 1000, found["posts"] / LONG.items / LONG.feeds - there.json[0]
+        return key, short, (long - key) / 1000, gone, found["posts"] / LONG.items / LONG.feeds - there.json[0]
     finally:
         await redis.aclose()
 
@@ -175,10 +180,20 @@ async def _sorted_sets(redis: Redis, url: str, length: int, number: int = 500) -
     return (await used_memory(redis) - before) / number
 
 
-def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, float, float, float]) -> Costs:
+async def _gone(redis: Redis, url: str, length: int, number: int = 500) -> float:
+    """Bytes of a set of ids that have left a timeline, of a server with ten million posts."""
+    numbers = [part(str(16 * (1_000_000 + place * 4096) + 1 + place % 3)) for place in range(length)]
+    before = await used_memory(redis)
+    with bulk(url) as pipe:
+        add = part("SADD")
+        pipe.run(command(2 + length, add, part(keys.gone("gone", f"channel-{at}")), *numbers) for at in range(number))
+    return (await used_memory(redis) - before) / number
+
+
+def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, float, float, float, float]) -> Costs:
     """Unit costs, from the measurements of a small population."""
     size, grown, read = found.size, found.memory, found.reading
-    set_key, short, long, long_item = known
+    set_key, short, long, gone, long_item = known
     # Many feeds in turn, because the timelines of a single one would stay in the processor's cache.
     each = (found.popular.work - found.few.work) * (1 / (found.popular.followers - found.few.followers))
     return Costs(
@@ -192,6 +207,7 @@ def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, fl
             set_key=set_key,
             id_short=short,
             id_long=long,
+            id_gone=gone,
         ),
         polling=Polling(
             not_modified=asked.not_modified,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from microsub.admin import Facts
     from microsub.posts import RepackingReport
     from microsub.server.stores import Stores
+    from microsub.timelines import TimelineRepacking
 
 
 @click.command(cls=Command)
@@ -106,27 +108,44 @@ async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool)
         sys.exit(FAILED)
 
 
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """What was packed of each kind."""
+
+    posts: RepackingReport
+    timelines: TimelineRepacking
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {**self.posts.as_dict(), "timelines": self.timelines.as_dict()}
+
+    def as_text(self) -> str:
+        """For people."""
+        return f"{self.posts.as_text()}\n{self.timelines.as_text()}"
+
+
 @click.command(cls=Command)
 @click.option("--dry-run", is_flag=True, help="Only print what would be packed. Nothing is changed or migrated.")
 @json_flag
 @settings_flags(*STORE_FLAGS)
 def pack(settings: Settings, dry_run: bool, as_json: bool) -> None:
-    """Pack the posts of an earlier version now.
+    """Pack the posts and timelines of an earlier version now.
 
-    Packed posts take a third of the memory. New posts are packed when they are stored, and workers pack those that an
-    earlier version stored, with pauses: this command does it now and prints the result. A server of this version can
-    keep running. With --dry-run the data may still be that of the earlier version, and stays so; of many posts, some
-    are looked at.
+    Packed posts take a third of the memory, and the ids of posts that have left a timeline a twentieth. New ones are
+    packed when they are stored, and workers pack those that an earlier version stored, with pauses: this command does
+    it now and prints the result. A server of this version can keep running. With --dry-run the data may still be that
+    of the earlier version, and stays so; of many posts, some are looked at.
 
     Example: microsub pack --dry-run
     """
-    from microsub.posts import Repacking
-    from microsub.redis.migrations import PACKED
+    from microsub.redis.migrations import PACKED, VERSION
     from microsub.server.stores import open_stores
 
-    async def work() -> RepackingReport:
-        async with open_stores(settings, writes=False, oldest=PACKED - 1 if dry_run else PACKED) as stores:
-            found = Repacking(stores.redis)
-            return await (found.foresee() if dry_run else found.run())
+    async def work() -> PackReport:
+        async with open_stores(settings, writes=False, oldest=PACKED - 1 if dry_run else VERSION) as stores:
+            posts, timelines = server.jobs.repacking(stores), server.jobs.gone_repacking(stores)
+            if dry_run:
+                return PackReport(await posts.foresee(), await timelines.foresee())
+            return PackReport(await posts.run(), await timelines.run())
 
     print_report(run(work()), as_json=as_json)

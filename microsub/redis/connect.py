@@ -66,7 +66,9 @@ async def doubts(redis: Redis) -> list[str]:
         return []
     found = [doubts_about(reply.decode(errors="replace")) for reply in replies if isinstance(reply, bytes)]
     with contextlib.suppress(StoreError, RedisError):
-        found += [_wasteful(await server.command("CONFIG", "GET", COMPACT[0])) for server in servers]
+        for server in servers:
+            found.append(_wasteful(await server.command("CONFIG", "GET", COMPACT[0])))
+            found.append(await _made_compact(server))
     return list(dict.fromkeys(sentence for sentences in found for sentence in sentences))
 
 
@@ -82,6 +84,24 @@ def _wasteful(reply: list[bytes]) -> list[str]:
     if len(reply) == 2 and int(reply[1]) < least:
         return [f"Redis needs twice the memory for posts: its {name} is {int(reply[1])}, set it to {least}"]
     return []
+
+
+COMPACT_SETS = ("set-max-intset-entries", 100_000)
+"""The setting by which Redis keeps the ids that have left a timeline in four bytes each, and a value for nearly all."""
+
+
+async def _made_compact(server: Redis) -> list[str]:
+    """Change `COMPACT_SETS` if it is too low; a warning that it is, or will be after a restart of Redis."""
+    name, least = COMPACT_SETS
+    reply = await server.command("CONFIG", "GET", name)
+    if len(reply) != 2 or int(reply[1]) >= least:
+        return []
+    needs = "Redis needs ten times the memory for the ids of posts that have left timelines"
+    try:
+        await server.command("CONFIG", "SET", name, least)
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return [f"{needs}: its {name} is {int(reply[1])}, set it to {least}"]
+    return [f"{needs} after its next start: its {name} was {int(reply[1])}, set it to {least} in its configuration"]
 
 
 async def memory(redis: Redis) -> tuple[int, int] | None:

@@ -72,13 +72,17 @@ articles = key("meta:articles")
 packing = key("meta:packing")
 """String: the next item id to be packed. Permanent while there are posts of layout 8. `posts.repacking`."""
 
+packing_timelines = key("meta:packing:timelines")
+"""String: 1. Permanent while there may be timelines of layout 9. `timelines.repacking`."""
+
 push_key = key("meta:webpush")
 """String: the private key that identifies this server to push services (RFC 8292). Permanent. `webpush.devices`."""
 
 lease = key_of("lease:<what>")
 """String: token of the process that holds the lease on `migration`, `config` (applying backend.json), `saving:<feed>`,
 `copy:<SHA-256 of a URL>` (fetching that URL) or `foreign:<user>:<digest>` (asking the provider about that token),
-or `packing` (posts of layout 8), or of the process that did `upkeep:<part>` last. Lifetime: the lease. `redis.lease`.
+`packing` (posts of layout 8), `packing timelines` (those of layout 9), or of the process that did `upkeep:<part>` last.
+Lifetime: the lease. `redis.lease`.
 """
 
 due = key_of_two("due:<what>:<shard>")
@@ -95,6 +99,11 @@ with the claim. `work.calendar`.
 
 item_ids = key("ids:item")
 """String: counter of item ids. Permanent. `posts.items`."""
+
+item_days = key("ids:item:days")
+"""Hash: day (Unix time divided by 86,400) → the item id that was the last one then. Permanent, of the last 31 days.
+`timelines.retention`: which ids are old enough to be forgotten.
+"""
 
 feed_ids = key("ids:feed")
 """String: counter of feed ids. Permanent. `feeds.record`."""
@@ -411,8 +420,14 @@ hidden_read = key_of_two("user:{<name>}:zchannel:<uid>:hidden-read")
 """Sorted set: the read items of `hidden`, by time of reading. Permanent, as `posts`. `timelines.rules`."""
 
 gone = key_of_two("user:{<name>}:channel:<uid>:gone")
-"""Sorted set: id of an item that left, by time of leaving in whole seconds plus reason/16 (`model.reader.Reason`).
-Permanent, an id is deleted when its item can't return. Read whenever items are added. `timelines.remove`.
+"""Set: 16 times the id of an item that left, plus the reason (`model.reader.Reason`): whole numbers, which the engine
+keeps in four bytes each if its `set-max-intset-entries` allows that. Permanent, a number is deleted when its item can't
+return. Read whenever items are added. `timelines.gone`, `timelines.remove`.
+"""
+
+gone_before = key_of_two("user:{<name>}:channel:<uid>:gone:before")
+"""Sorted set: the rest of `gone` of layout 9, id by time of leaving in whole seconds plus reason/16. Permanent until
+all of it is in `gone`. `timelines.repacking`.
 """
 
 arrivals = key_of("user:{<name>}:arrivals")

@@ -14,12 +14,17 @@ from microsub.base.errors import SchemaMismatch
 from microsub.redis import keys
 from microsub.redis.lease import Lease
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import batches
 
-VERSION = 9
+VERSION = 10
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
 
 PACKED = 9
 """From this layout on, posts are packed (`posts.packing`), with dictionary 1."""
+
+COMPACT_GONE = 10
+"""From this layout on, the ids that left a channel are a set of whole numbers."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -37,7 +42,20 @@ async def _pack_posts(redis: Redis) -> None:
     await redis.command("SET", keys.packing(), 1, "NX")
 
 
-STEPS: Mapping[int, Step] = {PACKED: _pack_posts}
+async def _put_gone_aside(redis: Redis) -> None:
+    """Give each channel's sorted set of ids that left it another name; upkeep moves them into the new set."""
+    await redis.command("SET", keys.packing_timelines(), 1, "NX")
+    for users in batches(texts(await redis.command("SMEMBERS", keys.users())), 200):
+        lists = [(user, key(user)) for user in users for key in (keys.channels, keys.removed_channels)]
+        uids = await redis.pipeline([("ZRANGE", key, 0, -1) for _, key in lists])
+        places = [(user, text(uid)) for (user, _), found in zip(lists, uids, strict=True) for uid in found]
+        for some in batches(places):
+            kinds = await redis.pipeline([("TYPE", keys.gone(*place)) for place in some])
+            old = [place for place, kind in zip(some, kinds, strict=True) if kind == b"zset"]
+            await redis.pipeline([("RENAMENX", keys.gone(*place), keys.gone_before(*place)) for place in old])
+
+
+STEPS: Mapping[int, Step] = {PACKED: _pack_posts, COMPACT_GONE: _put_gone_aside}
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 
 

@@ -5,7 +5,8 @@ The head of each says what must be atomic in it, and lists its KEYS, ARGV and re
 
 Functions that several scripts share are in `redis/lua/parts/`; a line `-- include: <part>` inserts that file's text
 before the script's own. They are local functions, so a script remains one self-contained text for Redis. The part
-`reasons` is generated from `model.reader.Reason`: a local variable for each, and the table `MAY_RETURN`.
+`reasons` is generated from `model.reader.Reason`: a local variable for each, their number `REASONS`, and the table
+`MAY_RETURN`.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _part(name: str) -> str:
     if name == "reasons":
         returning = ", ".join(f"[{reason.value}] = true" for reason in Reason if reason.may_return)
         names = "".join(f"local {reason.name} = {reason.value}\n" for reason in Reason)
-        return f"{names}local MAY_RETURN = {{ {returning} }}\n"
+        return f"{names}local REASONS = {max(Reason)}\nlocal MAY_RETURN = {{ {returning} }}\n"
     return (_PARTS / f"{name}.lua").read_text(encoding="utf-8")
 
 

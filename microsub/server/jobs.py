@@ -107,6 +107,11 @@ def repacking(stores: Stores) -> posts.Repacking:
     return posts.Repacking(stores.redis)
 
 
+def gone_repacking(stores: Stores) -> timelines.GoneRepacking:
+    """The service that packs the ids that had left timelines of an earlier layout."""
+    return timelines.GoneRepacking(stores.redis, stores.accounts)
+
+
 def store_of_posts(stores: Stores) -> post_store.PostStore:
     """The post store on open stores."""
     parts = (stores.redis, stores.feeds, stores.items, ingest(stores), stores.events, sweeping(stores))

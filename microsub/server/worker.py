@@ -28,6 +28,7 @@ from microsub.server.jobs import (
     figures,
     follow_repair,
     follower,
+    gone_repacking,
     post_bytes,
     repacking,
     retention,
@@ -202,6 +203,7 @@ def upkeep(
         "devices": device_messages.run_forever(pace),
         "mutes": run_periodically(stores.rules.lift_ended, "mutes", pace),
         "packing": run_periodically(repacking(stores).run, "packing", pace),
+        "packing_timelines": run_periodically(gone_repacking(stores).run, "packing", pace),
     }
 
 

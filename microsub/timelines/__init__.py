@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from microsub.timelines.feed_names import OwnNames, feed_name
     from microsub.timelines.follow import UNDER_WAY, Followed, Following, new_in_a_day, unsubscribe
     from microsub.timelines.full_text import TextChoices, choice_of, shown_text, strongest
+    from microsub.timelines.gone import Absence, absences, ids_in, known_in
     from microsub.timelines.item_cache import ItemCache
     from microsub.timelines.pages import item_ids, shown, shown_among
     from microsub.timelines.read_state import ReadState
     from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, take_out
+    from microsub.timelines.repacking import GoneRepacking, TimelineRepacking
     from microsub.timelines.restore import (
-        Absence,
-        absences,
         put_unread,
         references,
         repair_items,

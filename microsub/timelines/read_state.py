@@ -14,6 +14,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import text
 from microsub.redis.scripts import BATCH, batches, load
+from microsub.timelines.gone import left_among
 from microsub.timelines.pages import channels_named, walk_rows
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 
@@ -66,10 +67,10 @@ class ReadState:
             score = (await self._scores_of([item]))[0] if has_left else None
             return {uid: changed if score is None else (await self._mark_until(user, uid, now, item, score))[0]}
         uids = await channels_named(self._redis, user, uid)
-        sets = (keys.posts, keys.hidden, keys.gone)
+        sets = (keys.posts, keys.hidden)
         stands = await self._redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
-        found = next((text(one) for one in stands[: 2 * len(uids)] if one is not None), None)
-        if found is None and any(stands):
+        found = next((text(one) for one in stands if one is not None), None)
+        if found is None and await left_among(self._redis, user, uids, [item]):
             (found,) = await self._scores_of([item])
         return await self._mark_everywhere(user, uids, now, item, found) if found is not None else {}
 

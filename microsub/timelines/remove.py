@@ -1,6 +1,6 @@
 """Items leaving a timeline: removed, moved, unfollowed, expired; and lost timelines.
 
-The channel's `gone` remembers which items left, when and why, so that nothing adds them again. Everything that must
+The channel's `gone` remembers which items left, and why, so that nothing adds them again. Everything that must
 change together is one script on one user's slot. All times are Unix seconds.
 """
 
@@ -193,21 +193,20 @@ async def _replace_feed(
 class Stock:
     """The numbers of items in a channel, and when its next item expires (Unix seconds).
 
-    `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. `left` items
-    left by another given time. The `oldest` times are those of reading and publication; infinity: no such item.
+    `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. The `oldest`
+    times are those of reading and publication; infinity: no such item.
     """
 
     posts: int
     hidden: int
     posts_read: int
     hidden_read: int
-    left: int
     oldest_read: float
     oldest_unread: float
     oldest_hidden: float
 
 
-async def stock_of(redis: Redis, user: str, uid: str, read_until: float, left_until: float) -> Stock | None:
+async def stock_of(redis: Redis, user: str, uid: str, read_until: float) -> Stock | None:
     """A channel's stock; None if there is no such channel. One round trip."""
     read_sets = (keys.read(user, uid), keys.hidden_read(user, uid))
     oldest = (*read_sets, keys.unread(user, uid), keys.hidden(user, uid))
@@ -217,15 +216,14 @@ async def stock_of(redis: Redis, user: str, uid: str, read_until: float, left_un
             ("ZCARD", keys.posts(user, uid)),
             ("ZCARD", keys.hidden(user, uid)),
             *(("ZCOUNT", key, "-inf", read_until) for key in read_sets),
-            ("ZCOUNT", keys.gone(user, uid), "-inf", int(left_until)),
             *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in oldest),
         ]
     )
     if name is None or removed is not None:
         return None
-    posts, hidden, posts_read, hidden_read, left = found[:5]
-    first = [float(one[1]) if one else math.inf for one in found[5:]]
-    return Stock(posts, hidden, posts_read, hidden_read, left, min(first[:2]), first[2], first[3])
+    posts, hidden, posts_read, hidden_read = found[:4]
+    first = [float(one[1]) if one else math.inf for one in found[4:]]
+    return Stock(posts, hidden, posts_read, hidden_read, min(first[:2]), first[2], first[3])
 
 
 async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now: float) -> int:
@@ -278,17 +276,6 @@ class Left(Enum):
     ENOUGH = 0
     BLANK = 1
     UNREAD = 2
-
-
-async def gone_until(redis: Redis, user: str, uid: str, at: int, skip: int, most: int) -> list[str]:
-    """Up to `most` of the ids that left a channel until that Unix time, without the first `skip`."""
-    return texts(await redis.command("ZRANGEBYSCORE", keys.gone(user, uid), "-inf", at, "LIMIT", skip, most))
-
-
-async def forget_gone(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> None:
-    """Forget that these ids left a channel: it may get them again."""
-    if ids:
-        await redis.command("ZREM", keys.gone(user, uid), *ids)
 
 
 async def left_of(redis: Redis, user: str, uid: str) -> Left:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from microsub.accounts import absent
-from microsub.model.reader import Reason, TimelineItem
+from microsub.model.reader import TimelineItem
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
@@ -16,15 +16,12 @@ from microsub.redis.replies import text
 from microsub.redis.scan import members
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel
+from microsub.timelines.gone import Absence
 from microsub.timelines.remove import take_back
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import timeline_keys, url_lines
 
 BATCH = 500
-
-Absence = tuple[str, int, Reason]
-"""An id that left a timeline, when (in whole seconds) and why."""
-
 
 async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
     """All items of a channel in batches, the oldest first, then the muted ones; each once, with the time of reading."""
@@ -45,15 +42,6 @@ async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
                 yield ids
 
 
-async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Absence]]:
-    """The remembered ids that left a channel, in batches, possibly with repetitions."""
-    key = keys.gone(user, uid)
-    async for ids in members(redis, key):
-        scores = await redis.command("ZMSCORE", key, *ids)
-        found = [(item, float(score)) for item, score in zip(ids, scores, strict=True) if score is not None]
-        yield [(item, int(score), Reason(round(score % 1 * 16))) for item, score in found]
-
-
 async def restore_items(
     redis: Redis,
     items: Items,
@@ -71,8 +59,8 @@ async def restore_items(
     rows: list[Arg] = []
     for item, read_at in reversed(back):
         rows += [item.id, item.score, "" if read_at is None else read_at, url_lines(item)]
-    for item_id, at, reason in out:
-        rows += [item_id, at, int(reason)]
+    for absence in out:
+        rows += [absence.id, int(absence.reason)]
     where = {"timeline": timeline_keys(user, uid), "uid": uid}
     count = await redis.script(load("timeline_restore")(user, uid, **where, now=now, back=len(back), items=rows))
     if count < 0:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -28,12 +27,11 @@ from microsub.redis.replies import text
 from microsub.redis.scripts import batches
 from microsub.timelines.apart import tidy_apart
 from microsub.timelines.channels.store import Channels
+from microsub.timelines.gone import forget, id_of_day, note_day, some_absences
 from microsub.timelines.remove import (
     Leaving,
     Stock,
     expire_read,
-    forget_gone,
-    gone_until,
     old_unread,
     stock_of,
     take_out,
@@ -48,7 +46,9 @@ items that become due in other ways: by a lower limit, or added late.
 """
 
 RESTORABLE = 30 * DAY
-"""Seconds for which disabled users and removed channels can be restored, and vanished items are remembered at least."""
+"""Seconds for which disabled users and removed channels can be restored, and items that vanish are remembered,
+counted from their arrival at the server.
+"""
 
 BETWEEN_VISITS = 300.0
 """Seconds between two checks for channels that are due."""
@@ -179,7 +179,7 @@ class Retention:
 
         async def one(member: str) -> float | None:
             nonlocal count
-            cleanup, again = await self.visit(member, now, random.random())  # noqa: S311 - no secret
+            cleanup, again = await self.visit(member, now)
             count += cleanup.total
             return again
 
@@ -188,10 +188,10 @@ class Retention:
             _log.info("cleaned_up", items=count)
         return count
 
-    async def visit(self, member: str, now: float, chance: float) -> tuple[ChannelCleanup, float | None]:
+    async def visit(self, member: str, now: float) -> tuple[ChannelCleanup, float | None]:
         """Clean up one channel: the result, and when it is due again (no such channel: None).
 
-        Also forgets a few remembered items that don't exist any more, at an offset that `chance` (0 to 1) chooses.
+        Also forgets a few remembered items that don't exist any more.
         """
         user, _, uid = member.partition(" ")
         limits = await self._settings(user, uid)
@@ -202,8 +202,7 @@ class Retention:
         if stock is None:
             return cleanup, None
         await tidy_apart(self._redis, user, uid)
-        if stock.left:
-            await self._forget_vanished(user, uid, stock.left, now, chance)
+        await self._forget_vanished(user, uid, now)
         days = (await self._days_unread(user, uid, limits)).fewest
         soonest = next_expiry(stock, replace(limits, keep_unread_days=days or 0))
         return cleanup, min(max(soonest, now + SOONEST), now + LATEST)
@@ -217,6 +216,7 @@ class Retention:
             uids = await self._channels.uids([user.name for user in batch])
             members = [f"{user.name} {uid}" for user, listed in zip(batch, uids, strict=True) for uid in listed]
             await self._due.note({one: now + at * SOONEST / len(members) for at, one in enumerate(members)}, "missing")
+        await note_day(self._redis, now, RESTORABLE)
         await self._removed(now, dry_run=False)
 
     async def _removed(self, now: float, dry_run: bool) -> tuple[list[ChannelCleanup], tuple[str, ...]]:
@@ -259,7 +259,7 @@ class Retention:
 
     async def _stock(self, user: str, uid: str, limits: ChannelSettings, now: float) -> Stock | None:
         read_until = now - limits.keep_read_days * DAY if limits.keep_read_days else float("-inf")
-        return await stock_of(self._redis, user, uid, read_until, now - RESTORABLE)
+        return await stock_of(self._redis, user, uid, read_until)
 
     async def _channel(
         self, user: str, uid: str, limits: ChannelSettings, stock: Stock | None, now: float, *, dry_run: bool
@@ -318,17 +318,17 @@ class Retention:
                     skip += size
         return count
 
-    async def _forget_vanished(self, user: str, uid: str, left: int, now: float, chance: float) -> None:
+    async def _forget_vanished(self, user: str, uid: str, now: float) -> None:
         """Forget remembered items that don't exist any more and can't return.
 
-        Examines a few at a time, which is cheap and reaches all of them eventually. Items that left within the last
-        30 days are kept.
+        Examines a few at a time, which is cheap and reaches all of them eventually. Items of the last 30 days are kept,
+        and ids that an import assigned within them.
         """
-        skip = int(chance * max(0, left - FORGOTTEN_AT_ONCE + 1))
-        ids = await gone_until(self._redis, user, uid, int(now - RESTORABLE), skip, FORGOTTEN_AT_ONCE)
-        rows = await self._items.fields(ids, ["score"])
-        vanished = [item for item, (score,) in zip(ids, rows, strict=True) if score is None]
-        await forget_gone(self._redis, user, uid, vanished)
+        last = await id_of_day(self._redis, now - RESTORABLE)
+        found = await some_absences(self._redis, user, uid, FORGOTTEN_AT_ONCE) if last else []
+        left = [one for one in found if int(one.id) <= last]
+        rows = await self._items.fields([one.id for one in left], ["score"])
+        await forget(self._redis, user, uid, [one for one, (score,) in zip(left, rows, strict=True) if score is None])
 
 
 def next_expiry(stock: Stock, limits: ChannelSettings) -> float:

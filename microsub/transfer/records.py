@@ -113,7 +113,7 @@ class ExportedItems:
 
 @dataclass(frozen=True, slots=True)
 class ExportedAbsences:
-    """Posts that have left a channel: post ('' if it is gone), its feed and guid, Unix time, reason."""
+    """Posts that have left a channel: post ('' if it is gone), its feed and guid, Unix time of the export, reason."""
 
     channel: str
     items: tuple[tuple[str, str, str, int, int], ...]

@@ -109,7 +109,7 @@ class UserExport:
                 if known:
                     yield ExportedItems(channel.uid, tuple(known))
         tombstones = await self._tombstones(named, left - posts)
-        async for record in self._absences(user.name, channels, posts, tombstones):
+        async for record in self._absences(user.name, channels, posts, tombstones, int(now)):
             yield record
         async for record in self._output_feeds(user.name, posts):
             yield record
@@ -178,11 +178,16 @@ class UserExport:
         return found
 
     async def _absences(
-        self, user: str, channels: Sequence[Channel], posts: set[int], tombstones: Mapping[int, tuple[str, str]]
+        self,
+        user: str,
+        channels: Sequence[Channel],
+        posts: set[int],
+        tombstones: Mapping[int, tuple[str, str]],
+        now: int,
     ) -> AsyncIterator[ExportRecord]:
         for channel in channels:
             async for gone in absences(self.redis, user, channel.uid):
-                rows = [row for one in gone if (row := _absence(one, posts, tombstones)) is not None]
+                rows = [row for one in gone if (row := _absence(one, posts, tombstones, now)) is not None]
                 if rows:
                     yield ExportedAbsences(channel.uid, tuple(rows))
 
@@ -202,15 +207,14 @@ class UserExport:
 
 
 def _absence(
-    one: Absence, posts: set[int], tombstones: Mapping[int, tuple[str, str]]
+    one: Absence, posts: set[int], tombstones: Mapping[int, tuple[str, str]], now: int
 ) -> tuple[str, str, str, int, int] | None:
     """The fields of an absence; None for a post that no feed remembers, because it can't return."""
-    item_id, at, reason = one
-    item = int(item_id)
+    item = int(one.id)
     if item in posts:
-        return item_id, "", "", at, int(reason)
+        return one.id, "", "", now, int(one.reason)
     if item in tombstones:
-        return "", *tombstones[item], at, int(reason)
+        return "", *tombstones[item], now, int(one.reason)
     return None
 
 

@@ -32,7 +32,7 @@ from microsub.parsing.process import dumps
 from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
 from microsub.redis.scan import members_at
-from microsub.timelines import restore_items, set_keys
+from microsub.timelines import Absence, known_in, restore_items, set_keys
 from microsub.transfer.feed_lists import adapted
 from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (
@@ -343,8 +343,7 @@ class UserImport:
 
     async def _theirs(self, ids: Collection[str]) -> set[str]:
         """Those of these items that the user has: a file may name those of others too."""
-        places = [key for uid in self._there for key in set_keys(self._user, uid)]
-        found = await members_at(self.redis, places, [*ids]) if places and ids else set()
+        found = await known_in(self.redis, self._user, [*self._there], [*ids])
         for feed in await self.outputs.all_of(self._user) if ids else ():
             found.update(await self.outputs.among(feed, [*ids]))
         return found
@@ -378,13 +377,12 @@ class UserImport:
 
     async def _timeline(self, record: ExportedItems) -> None:
         counted = self._names.channels[record.channel]
-        places = set_keys(self._user, record.channel)
-        posts, _, _, hidden, *_ = places
+        posts, _, _, hidden, *_ = set_keys(self._user, record.channel)
         copies = [copy for post, _ in record.items if (copy := self._names.copies.get(post))]
         standing = await members_at(self.redis, (posts, hidden), copies) if copies else set()
         here = self._here([post for post, _ in record.items], standing)
         ids = {here[post]: at for post, at in record.items if post in here}
-        there = await members_at(self.redis, places, list(ids)) if ids else set()
+        there = await known_in(self.redis, self._user, [record.channel], list(ids))
         counted.known += len(there)
         counted.read += sum(at is not None for _, at in record.items)
         counted.unread += sum(at is None for _, at in record.items)
@@ -398,23 +396,23 @@ class UserImport:
         if self._report.dry_run:
             return
         out = [
-            (self._names.posts[post], at, Reason(reason))
-            for post, _, _, at, reason in record.items
+            Absence(self._names.posts[post], Reason(reason))
+            for post, *_, reason in record.items
             if post in self._names.posts
         ]
-        tombstones: dict[str, list[tuple[str, int, int]]] = {}
-        for post, feed, guid, at, reason in record.items:
+        tombstones: dict[str, list[tuple[str, int]]] = {}
+        for post, feed, guid, _, reason in record.items:
             if not post and feed in self._names.feeds:
-                tombstones.setdefault(feed, []).append((guid, at, reason))
+                tombstones.setdefault(feed, []).append((guid, reason))
         for feed, rows in tombstones.items():
             found = self._names.feeds[feed]
-            ids = await self.imported.departed(found.id, [guid for guid, _, _ in rows])
+            ids = await self.imported.departed(found.id, [guid for guid, _ in rows])
             former = (await self.feeds.get(found.id) or found).extra.get(MERGED, "").split()
             if found.id not in former:
                 await self.feeds.update(found.id, {MERGED: " ".join([*former, found.id])})
             # The original of a duplicate isn't known here, so it stays out.
             why = {Reason.DUPLICATE: Reason.SWEPT}
-            out += [(ids[guid], at, why.get(Reason(reason), Reason(reason))) for guid, at, reason in rows]
+            out += [Absence(ids[guid], why.get(Reason(reason), Reason(reason))) for guid, reason in rows]
         if out:
             await restore_items(self.redis, self.items, self._user, record.channel, (), out, self._now)
 

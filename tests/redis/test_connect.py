@@ -47,14 +47,23 @@ async def test_the_warning_is_logged_once_at_start(tmp_path: Path) -> None:
             with capture_logs() as lines:
                 await server.stores.warn_of_losses(settings, stores)
             assert lines == []
-            wrong = (("maxmemory-policy", "allkeys-lru"), ("appendonly", "no"), ("hash-max-ziplist-value", "64"))
+            wrong = (
+                ("maxmemory-policy", "allkeys-lru"),
+                ("appendonly", "no"),
+                ("hash-max-ziplist-value", "64"),
+                ("set-max-intset-entries", "512"),
+            )
             for name, value in wrong:
                 await stores.redis.command("CONFIG", "SET", name, value)
             with capture_logs() as lines:
                 await server.stores.warn_of_losses(settings, stores)
                 await server.stores.warn_of_losses(Settings(data_dir=tmp_path), stores)
-            assert [line["log_level"] for line in lines] == ["warning"] * 3
-            assert [name in line["event"] for line, (name, _) in zip(lines, wrong, strict=True)] == [True] * 3
+            assert [line["log_level"] for line in lines] == ["warning"] * 4
+            assert [name in line["event"] for line, (name, _) in zip(lines, wrong, strict=True)] == [True] * 4
+            assert await stores.redis.command("CONFIG", "GET", "set-max-intset-entries") == [
+                b"set-max-intset-entries",
+                b"100000",
+            ]
     finally:
         engine.stop()
 

@@ -73,7 +73,7 @@ async def test_data_of_layout_8_is_migrated(redis):
         await check_layout(redis)
     assert await migrate(redis) == 8
     assert await schema_version(redis) == VERSION
-    assert await redis.command("GET", keys.packing()) == b"1"
+    assert await redis.command("MGET", keys.packing(), keys.packing_timelines()) == [b"1", b"1"]
 
 
 async def test_an_interrupted_step_to_packed_posts_forgets_no_place(redis):

@@ -10,12 +10,10 @@ from microsub.admin.check.command import apply
 from microsub.admin.check.findings import Finding, InChannel
 from microsub.admin.check.invariants import disagreeing
 from microsub.admin.check.keynames import kinds
-from microsub.admin.check.seen import scores
+from microsub.admin.check.look import sets_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.scan import walked
 from microsub.timelines.sync.arrivals import disagreeing_arrivals
-from microsub.timelines.timelinekeys import set_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +28,7 @@ class Violation:
 
 async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
     """All violations in one channel's keys; empty if there are none."""
-    script_keys = set_keys(user, uid)
-    found = await walked(redis, "ZSCAN", script_keys)
-    wrong = disagreeing([scores(found[key]) for key in script_keys])
+    wrong = disagreeing((await sets_of(redis, [(user, uid)]))[user, uid])
     return [Violation(user, uid, item, what) for what, items in wrong.items() for item in sorted(items)]
 
 

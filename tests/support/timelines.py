@@ -12,6 +12,7 @@ from microsub.redis import keys, scan
 from microsub.redis.protocol import Redis
 from microsub.timelines import pages, read_state, remove, rules
 from microsub.timelines.add import Adder, Incoming, filtering_channels
+from microsub.timelines.gone import absences
 from microsub.timelines.remove import Leaving
 
 
@@ -70,6 +71,5 @@ class Timelines(Adder):
 
     async def left_for_good(self, user: str, uid: str, ids: Sequence[str]) -> set[str]:
         """The ids among these that have left the channel permanently."""
-        times = await self._redis.command("ZMSCORE", keys.gone(user, uid), *ids)
-        left = {item: Reason(round(float(at) % 1 * 16)) for item, at in zip(ids, times, strict=True) if at is not None}
-        return {item for item, reason in left.items() if not reason.may_return}
+        left = [one async for some in absences(self._redis, user, uid) for one in some if one.id in ids]
+        return {one.id for one in left if not one.reason.may_return}

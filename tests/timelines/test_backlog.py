@@ -83,7 +83,7 @@ async def test_absent_users_find_all_posts_at_the_first_request(world: Deferring
     assert await bob.unread() == 0  # an active user gets new posts
     await world.seen.aclose()
     await world.it.publish(URL, *posts("two", "one"))
-    assert await world.it.timelines.stock("ann", "home", 0, 0) == await world.it.timelines.stock("ann", "work", 0, 0)
+    assert await world.it.timelines.stock("ann", "home", 0) == await world.it.timelines.stock("ann", "work", 0)
     assert await world.waiting() == ["home", "work"]
     assert await world.waiting("bob") == []
     assert await bob.names() == ["two", "one"]
@@ -221,7 +221,7 @@ async def test_old_posts_are_not_added(world: Deferring) -> None:
     recent = posts(*(f"recent {number}" for number in range(MOST_ITEMS + 20)), at=world.it.now - DAY)
     await world.it.publish(URL, *posts("old", at=world.it.now - 11 * DAY), *recent)
     assert await world.filling().fill("ann", "home", world.it.now)
-    assert (await world.it.timelines.stock("ann", "home", 0, 0)).posts == MOST_ITEMS
+    assert (await world.it.timelines.stock("ann", "home", 0)).posts == MOST_ITEMS
 
 
 async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: Deferring) -> None:

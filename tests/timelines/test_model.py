@@ -22,8 +22,10 @@ from microsub.model.reader import SAVED, Cursor, Duplicate, PageQuery, Reason, T
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.replies import texts
+from microsub.redis.scripts import load
 from microsub.timelines import SavedPosts
 from microsub.timelines.backlog import CatchUp, TimelineBacklog
+from microsub.timelines.gone import Absence, absences
 from tests.conftest import fake_redis
 from tests.support import THOROUGH, examples, later
 from tests.support.histories import History, emptied, try_histories
@@ -361,11 +363,29 @@ class Machine(History):
             assert read[place] == [one for one, is_read in shown if is_read]
             if uid != "global":
                 assert counts[uid] == sum(not is_read for _, is_read in shown)
-        asked = [("ZRANGE", of(ANN, uid), 0, -1, "WITHSCORES") for uid in ALL for of in (keys.gone, keys.hidden)]
-        stored = [scored(reply) for reply in self.run(self.redis.pipeline(asked))]
-        for uid, left, hidden in zip(ALL, stored[0::2], stored[1::2], strict=True):
-            assert {one: Reason(int(at % 1 * 16)) for one, at in left.items()} == self.model.channels[uid].gone
-            assert hidden.keys() == self.model.channels[uid].hidden.keys()
+        asked = [("ZRANGE", keys.hidden(ANN, uid), 0, -1, "WITHSCORES") for uid in ALL]
+        for uid, reply in zip(ALL, self.run(self.redis.pipeline(asked)), strict=True):
+            left = self.run(self.left(uid))
+            assert {one.id: one.reason for one in left} == self.model.channels[uid].gone
+            assert len({one.id for one in left}) == len(left)
+            assert scored(reply).keys() == self.model.channels[uid].hidden.keys()
+
+    async def left(self, uid: str) -> list[Absence]:
+        return [one for uid in (uid,) async for some in absences(self.redis, ANN, uid) for one in some]
+
+    @rule(uid=st.sampled_from(ALL), some=st.sets(ids))
+    def had_left_before_the_migration(self, uid: str, some: set[str]) -> None:
+        """Ids that left are in the form of layout 9 again, as if an upgrade hadn't come to them yet."""
+        old = [one for one in self.run(self.left(uid)) if one.id in some]
+        for one in old:
+            self.run(self.redis.command("SREM", keys.gone(ANN, uid), 16 * int(one.id) + one.reason))
+            score = f"{int(self.now) + one.reason / 16:.4f}"
+            self.run(self.redis.command("ZADD", keys.gone_before(ANN, uid), score, one.id))
+
+    @rule(uid=st.sampled_from(ALL), most=st.integers(1, 3))
+    def pack_some(self, uid: str, most: int) -> None:
+        """A step of the migration."""
+        self.run(self.redis.script(load("gone_move")(ANN, uid, most=most)))
 
     @rule(uid=anywhere, near=ids, limit=st.integers(1, 5), before=st.booleans())
     def look_around(self, uid: str, near: str, limit: int, before: bool) -> None:

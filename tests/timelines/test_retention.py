@@ -21,6 +21,7 @@ from microsub.model.settings import USUAL
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
+from microsub.timelines.gone import absences
 from microsub.timelines.retention import RESTORABLE, SOONEST, Retention, is_overdue
 from microsub.work import SHARDS
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -239,14 +240,21 @@ def test_only_overdue_users_are_deleted(created: float, disabled: float | None, 
 
 
 async def test_vanished_items_are_forgotten_late(world: Cleaned) -> None:
-    """The departure of an item is remembered while the item exists, and at least for 30 days."""
+    """The departure of an item is remembered while the item exists, and at least for 30 days after its arrival here."""
     await world.add("home", item(1), item(2), item(3))
-    await world.timelines.remove(ANN, "home", ["1", "2"], NOW)
-    await world.timelines.remove(ANN, "home", ["3"], NOW + DAY)
+    await world.timelines.remove(ANN, "home", ["1", "2", "3"], NOW)
     del world.items.items["1"], world.items.items["3"]
-    for seconds, left in ((0, [b"1", b"2", b"3"]), (2, [b"2", b"3"])):
-        await world.retention.visit(f"{ANN} home", NOW + RESTORABLE + seconds, 0.5)
-        assert await world.redis.command("ZRANGE", keys.gone(ANN, "home"), 0, -1) == left
+    for last, now in ((2, NOW), (3, NOW + DAY)):
+        await world.redis.command("SET", keys.item_ids(), last)
+        for _ in range(2):
+            await world.retention.look_for_channels(now)
+    for days, left in ((30, {"1", "2", "3"}), (31, {"2", "3"}), (32, {"2"}), (500, {"2"})):
+        now = NOW + days * DAY
+        await world.redis.command("SET", keys.item_ids(), 10 + days)
+        await world.retention.look_for_channels(now)
+        await world.retention.visit(f"{ANN} home", now)
+        assert {one.id async for some in absences(world.redis, ANN, "home") for one in some} == left
+    assert await world.redis.command("HLEN", keys.item_days()) == 2
 
 
 @pytest.mark.parametrize(
@@ -264,7 +272,7 @@ async def test_a_channel_is_looked_at_when_its_next_item_is_due(world: Cleaned, 
     await world.add("home", aged(1, 1), aged(2, 19.25))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW - 8 * DAY)
     world.keep = keep
-    cleanup, again = await world.retention.visit(f"{ANN} home", NOW, 0.0)
+    cleanup, again = await world.retention.visit(f"{ANN} home", NOW)
     assert cleanup.total == 0
     assert again == NOW + days * DAY
 
@@ -274,7 +282,7 @@ async def test_a_channel_that_is_gone_is_not_looked_at_again(world: Cleaned) -> 
     await world.channels.disable(ANN, "home", NOW)
     await world.channels.delete(ANN, "work")
     for uid in ("home", "work"):
-        assert (await world.retention.visit(f"{ANN} {uid}", NOW, 0.0))[1] is None
+        assert (await world.retention.visit(f"{ANN} {uid}", NOW))[1] is None
 
 
 async def test_reports_can_be_read(world: Cleaned) -> None:

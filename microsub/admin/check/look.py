@@ -15,7 +15,7 @@ from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.scan import in_batches, scanned, walked
-from microsub.timelines import read_subscription, rule_keys, set_keys
+from microsub.timelines import ids_in, read_subscription, rule_keys, set_keys
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500
@@ -164,10 +164,7 @@ async def _channels(redis: Redis, seen: Seen, found: Findings) -> None:
     places = [(user, uid) for user, uids in seen.channels.items() for uid in uids]
     shown: Counts[str] = Counts()
     for batch in batched(places, _AT_ONCE // 5):
-        names = {place: set_keys(*place) for place in batch}
-        flat = await walked(redis, "ZSCAN", [key for listed in names.values() for key in listed])
-        for (user, uid), listed in names.items():
-            sets = [scores(flat[key]) for key in listed]
+        for (user, uid), sets in (await sets_of(redis, batch)).items():
             found.examined["timeline entries"] += len(sets[0]) + len(sets[3])
             found.found += invariants.sets_agree(user, uid, sets)
             found.found += invariants.missing_in_channel(seen, user, uid, sets)
@@ -181,6 +178,19 @@ async def _channels(redis: Redis, seen: Seen, found: Findings) -> None:
             if uid == seen.channels[user][-1]:
                 await _arrivals(redis, found, user, shown)
                 shown.clear()
+
+
+async def sets_of(redis: Redis, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], invariants.Sets]:
+    """posts, unread, read, hidden, hidden-read and gone of these channels, given as user and uid."""
+    names = {place: [*set_keys(*place)[:-1], keys.gone_before(*place)] for place in places}
+    flat = await walked(redis, "ZSCAN", [key for listed in names.values() for key in listed])
+    # After the rest of an earlier version, from where numbers move to the set.
+    left = await walked(redis, "SSCAN", [keys.gone(*place) for place in places])
+    found: dict[tuple[str, str], invariants.Sets] = {}
+    for place, listed in names.items():
+        *sets, old = [scores(flat[key]) for key in listed]
+        found[place] = [*sets, old | dict.fromkeys(ids_in(left[keys.gone(*place)]), 0.0)]
+    return found
 
 
 async def _arrivals(redis: Redis, found: Findings, user: str, shown: Mapping[str, int]) -> None:

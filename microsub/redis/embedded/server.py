@@ -299,9 +299,13 @@ def _arguments(data_dir: Path, address: str, memory: int) -> list[str]:
     ]
 
 
-COMPACT = ("--hash-max-ziplist-value", "4096", "--hash-max-ziplist-entries", "128")
+COMPACT = (
+    *("--hash-max-ziplist-value", "4096", "--hash-max-ziplist-entries", "128"),
+    *("--set-max-intset-entries", "100000"),
+)
 """Settings that make the engine keep a post in one piece (`connect.COMPACT`): half the memory of a table. In larger
-hashes of guids, which would become such pieces too, looking one up would take long.
+hashes of guids, which would become such pieces too, looking one up would take long. And the one by which it keeps the
+ids that have left a timeline in four bytes each.
 """
 
 

@@ -36,6 +36,7 @@
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; otherwise
 --       {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -63,8 +64,8 @@ if chosen_by ~= '*' then
   limit, fresh = tonumber(head[4]) or limit, tonumber(head[5]) or fresh
 end
 
-local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]
-local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[7], hidden_read = KEYS[8], gone = gone }
+local posts, unread = KEYS[3], KEYS[4]
+local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[7], hidden_read = KEYS[8], gone = KEYS[6] }
 sets.uid = ARGV[7]
 local is_hiding, parts, mutes, blocks = false, false, nil, nil
 if call('EXISTS', unpack(KEYS, 7, 13)) > 0 then
@@ -114,9 +115,8 @@ end
 local function yields(duplicates)
   local over, known = {}, false
   for id, from, wins in string.gmatch(duplicates, '(%S+) (%S+) (%d)') do
-    local left = call('ZSCORE', gone, id)
-    if left then
-      local reason = reason_of(left)
+    local reason = left_as(sets, id)
+    if reason then
       if reason == UNFOLLOWED then
         known = true
       elseif reason ~= DUPLICATE then
@@ -145,7 +145,7 @@ local function fits(id)
     departs(out)
     changed(sets)
     if call('ZREM', unread, out) == 0 then call('ZREM', sets.read, out) end
-    call('ZADD', gone, gone_at(math.floor(tonumber(now)), EVICTED), out)
+    remember(sets, out, EVICTED)
   end
   return true
 end
@@ -155,25 +155,27 @@ local function unite(id, duplicates)
   for one, from in string.gmatch(duplicates, '(%S+) (%S+) %d') do
     if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
       local read_at = time_of_reading(one)
-      leave(sets, one, math.floor(tonumber(now)), DUPLICATE)
+      leave(sets, one, DUPLICATE)
       if read_at and call('ZREM', unread, id) == 1 then call('ZADD', sets.read, read_at, id) end
     end
   end
 end
 
 local function take(id, score, lines, duplicates)
-  local left = call('ZSCORE', gone, id)
-  local left_as = left and reason_of(left)
-  if left and not MAY_RETURN[left_as] then return end
+  local left = left_as(sets, id)
+  if left and not MAY_RETURN[left] then return end
   if (mutes or left or duplicates ~= '') and stands(id) then
     unite(id, duplicates)
     return
   end
   local reason, over, known
-  if left_as == DUPLICATE or duplicates ~= '' then
+  if left == DUPLICATE or duplicates ~= '' then
     reason, over, known = yields(duplicates)
-    if reason or (left_as == DUPLICATE and not known) then
-      if reason then leave(sets, id, math.floor(tonumber(now)), reason) end
+    if reason or (left == DUPLICATE and not known) then
+      if reason and reason ~= left then
+        if left then forget(sets, id) end
+        leave(sets, id, reason)
+      end
       return
     end
   end
@@ -188,7 +190,7 @@ local function take(id, score, lines, duplicates)
   if hands_over then
     read_at = time_of_reading(id)
     for _, one in ipairs(over) do read_at = read_at or time_of_reading(one) end
-    for _, one in ipairs(over) do leave(sets, one, math.floor(tonumber(now)), DUPLICATE) end
+    for _, one in ipairs(over) do leave(sets, one, DUPLICATE) end
   end
   if not is_muted then
     if call('ZADD', posts, 'NX', score, id) == 0 then return end
@@ -202,7 +204,7 @@ local function take(id, score, lines, duplicates)
     if not read_at and unread_from and tonumber(score) < unread_from then read_at = now end
     if not read_at and string.sub(duplicates, -3) == 'own' then read_at = now end
   end
-  if left then call('ZREM', gone, id) end
+  if left then forget(sets, id) end
   if is_muted then
     enter(sets, id, score, read_at, true)
     is_hiding = true

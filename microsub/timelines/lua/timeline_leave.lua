@@ -14,6 +14,8 @@
 --       of reading or the number to keep, and how many to remove now
 -- reply {'id id …' that left, number of ids that were examined, the first ones}, or -1: no such channel
 -- include: channels
+-- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -53,7 +55,7 @@ for _, sets in ipairs(all) do
       goes = not redis.call('ZSCORE', posts[i] and sets.read or sets.hidden_read, id)
     end
     if goes then
-      leave(sets, id, seconds, reason)
+      leave(sets, id, reason)
       if not gone[id] then
         gone[id] = true
         out[#out + 1] = id

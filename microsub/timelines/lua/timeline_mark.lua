@@ -12,6 +12,8 @@
 -- include: rank
 -- include: channels
 -- include: events
+-- include: reasons
+-- include: gone
 local all = channels_named(ARGV[7])
 if not all then return -1 end
 local to_read, until_place, now, ids = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}
@@ -19,7 +21,7 @@ if until_place then
   local sets, id, score = all[1], ARGV[10], ARGV[11]
   if id ~= '' and score == '' then
     score = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
-    if not score then return { '', 0, redis.call('ZSCORE', sets.gone, id) and 1 or 0 } end
+    if not score then return { '', 0, left_as(sets, id) and 1 or 0 } end
   end
   local first = id == '' and 0 or rank(sets.unread, score, id)
   ids = redis.call('ZREVRANGE', sets.unread, first, first + 999)

@@ -20,6 +20,7 @@
 --       on
 -- include: channels
 -- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -30,12 +31,13 @@ local target = sets_of(target_uid)
 local function stands(id) return redis.call('ZSCORE', target.posts, id) or redis.call('ZSCORE', target.hidden, id) end
 
 if which == 'left' then
-  local gone, count = sets_of(ARGV[10]).gone, 0
+  local source, count = sets_of(ARGV[10]), 0
   for i = 11, #ARGV do
     local id = ARGV[i]
-    local left = redis.call('ZSCORE', gone, id)
-    if left and not MAY_RETURN[reason_of(left)] and not stands(id) then
-      count = count + redis.call('ZADD', target.gone, 'NX', left, id)
+    local left = left_as(source, id)
+    if left and not MAY_RETURN[left] and not stands(id) and not left_as(target, id) then
+      remember(target, id, left)
+      count = count + 1
     end
   end
   return count
@@ -74,10 +76,8 @@ local function found(id, part, read_part)
 end
 
 local function lost_for_good(id)
-  local left = redis.call('ZSCORE', target.gone, id)
-  if not left then return false end
-  local reason = reason_of(left)
-  return reason ~= MOVED and not MAY_RETURN[reason]
+  local left = left_as(target, id)
+  return left and left ~= MOVED and not MAY_RETURN[left]
 end
 
 -- What to do with an item; nil if no channel has it.
@@ -118,11 +118,11 @@ if most > 0 and coming > 0 then
 end
 for _, one in ipairs(moves) do
   if one.comes then
-    redis.call('ZREM', target.gone, one.id)
+    forget(target, one.id)
     enter(target, one.id, one.score, one.read_at, one.is_muted)
   end
   for _, several in ipairs(one.from) do
-    for _, sets in ipairs(several) do leave(sets, one.id, seconds, MOVED) end
+    for _, sets in ipairs(several) do leave(sets, one.id, MOVED) end
   end
 end
 note_all(6, seconds)

@@ -7,6 +7,8 @@
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden_read  6 gone  7 arrivals  8 arrivals_more  9 live_events
 -- ARGV  1 now: in whole seconds  2 uid  3.. ids
 -- reply nothing
+-- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -29,9 +31,9 @@ end
 for i = 3, #ARGV do
   local id = ARGV[i]
   changed(sets)
-  local left, score = at('gone', id), at('posts', id)
-  if left then
-    leave(sets, id, math.floor(tonumber(left)), reason_of(left))
+  local score = at('posts', id)
+  if left_as(sets, id) then
+    take_out(sets, id)
   elseif score then
     shown(id, score)
   elseif at('hidden', id) then

@@ -6,10 +6,11 @@
 -- KEYS  1 channel  2-14 timeline: posts, unread, read, hidden, hidden-read, gone, muted (channel, global), blocked
 --       (channel, global), arrivals, events
 -- ARGV  1 now  2 back: number of items to put back  3 uid  4.. items: per item, newest first: id, score, time of
---       reading or '', lines of URLs (author, sources); then per id to keep out: id, time in whole seconds, reason
+--       reading or '', lines of URLs (author, sources); then per id to keep out: id, reason
 -- reply number of items added, or -1: no such channel
 -- include: active
 -- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -35,19 +36,19 @@ for _ = 1, tonumber(ARGV[2]) do
   local id, score, read_at, urls = ARGV[at], ARGV[at + 1], ARGV[at + 2], urls_of(ARGV[at + 3])
   at = at + 4
   if read_at == '' then read_at = nil end
-  local left = redis.call('ZSCORE', sets.gone, id)
+  local left = left_as(sets, id)
   if stands(id) then
     if read_at then note_read(id, read_at) end
-  elseif not (left and not MAY_RETURN[reason_of(left)]) and not ruled(blocks, urls) then
-    redis.call('ZREM', sets.gone, id)
+  elseif not (left and not MAY_RETURN[left]) and not ruled(blocks, urls) then
+    forget(sets, id)
     enter(sets, id, score, read_at, ruled(mutes, urls))
     count = count + 1
   end
 end
 while at <= #ARGV do
-  local id, seconds, reason = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  at = at + 3
-  if not stands(id) then redis.call('ZADD', sets.gone, 'NX', gone_at(seconds, reason), id) end
+  local id, reason = ARGV[at], tonumber(ARGV[at + 1])
+  at = at + 2
+  if not stands(id) and not left_as(sets, id) then remember(sets, id, reason) end
 end
 note_all(12, ARGV[1])
 return count

@@ -8,6 +8,8 @@
 --       10 live_events
 -- ARGV  1 now  2 most: limit of saved items, 0 for none  3.. items: per item: id, score
 -- reply {'id id …' that were added}; {'', count}: count items are there, so these are too many; or -1: no such user
+-- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -23,7 +25,7 @@ end
 local most, count = tonumber(ARGV[2]), redis.call('ZCARD', sets.posts)
 if most > 0 and #ids > 0 and count + #ids > most then return { '', count } end
 for i, id in ipairs(ids) do
-  redis.call('ZREM', sets.gone, id)
+  forget(sets, id)
   enter(sets, id, scores[i], ARGV[1], false)
 end
 note_all(8, ARGV[1])

@@ -11,6 +11,7 @@
 --       lines of URLs (author, sources)
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -24,7 +25,7 @@ local moved = {}
 local function show_lost(id, score)
   local read_at = redis.call('ZSCORE', sets.read, id)
   local known = read_at or redis.call('ZSCORE', sets.unread, id)
-  if not known or redis.call('ZSCORE', sets.gone, id) then return false end
+  if not known or left_as(sets, id) then return false end
   take_out(sets, id)
   enter(sets, id, score, read_at, false)
   return score
@@ -46,7 +47,7 @@ while at <= #ARGV do
     local is_muted = not is_blocked and ruled(mutes, urls)
     local changes = is_muted == not hidden
     if is_blocked then
-      leave(sets, id, seconds, BLOCKED)
+      leave(sets, id, BLOCKED)
     elseif changes then
       local read_at = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
       take_out(sets, id)

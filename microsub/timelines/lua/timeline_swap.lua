@@ -10,6 +10,7 @@
 --       duplicate: its id, score, feed, lines of URLs (author, sources)
 -- reply nothing
 -- include: reasons
+-- include: gone
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -20,10 +21,9 @@ local seconds = tonumber(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return end
 
 local function arrive(duplicate)
-  local left = redis.call('ZSCORE', sets.gone, duplicate.id)
-  if not left or reason_of(left) ~= DUPLICATE then return false end
+  if left_as(sets, duplicate.id) ~= DUPLICATE then return false end
   if redis.call('HEXISTS', KEYS[1], duplicate.feed) == 0 or ruled(blocks, duplicate.urls) then return false end
-  redis.call('ZREM', sets.gone, duplicate.id)
+  forget(sets, duplicate.id)
   enter(sets, duplicate.id, duplicate.score, nil, ruled(mutes, duplicate.urls))
   return true
 end
@@ -40,7 +40,7 @@ while at <= #ARGV do
   local shown, hidden = redis.call('ZSCORE', sets.posts, id), redis.call('ZSCORE', sets.hidden, id)
   local read = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
   if (shown or hidden) and not read then
-    leave(sets, id, seconds, UNFOLLOWED)
+    leave(sets, id, UNFOLLOWED)
     for _, duplicate in ipairs(duplicates) do
       if arrive(duplicate) then break end
     end

@@ -18,7 +18,10 @@ async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> 
     """Whatever ids are in whatever sets, a repair restores the invariants and makes nothing unread."""
     chance = random.Random(seed)
     await world.add("home", *(item(n) for n in range(1, 30)))
-    for key in set_keys(ANN, "home"):
+    for number in range(1, 40):
+        if chance.random() < 0.3:
+            await world.redis.command("SADD", keys.gone(ANN, "home"), number * 16 + chance.randrange(16))
+    for key in (*set_keys(ANN, "home")[:-1], keys.gone_before(ANN, "home")):
         for number in range(1, 40):
             if chance.random() < 0.3:
                 await world.redis.command("ZADD", key, chance.choice((5, 5.0625, 7.25, 0.03)), str(number))

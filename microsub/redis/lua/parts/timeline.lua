@@ -1,5 +1,5 @@
 -- Changes of a channel's items: they arrive, leave, or change their state, by the rules of their user. Needs the parts
--- arrivals and events.
+-- gone, arrivals and events.
 
 -- sets_at(first, uid): a channel by its keys, which begin at KEYS[first]: posts, unread, read, hidden, hidden-read,
 -- gone.
@@ -31,12 +31,6 @@ local function enter(sets, id, score, read_at, is_muted)
   end
 end
 
--- gone_at(seconds, reason): the score of `gone`: the time in whole seconds and the reason in sixteenths, both exact in
--- a double and in four decimals.
-local function gone_at(seconds, reason)
-  return string.format('%.4f', seconds + reason / 16)
-end
-
 -- take_out(sets, id): the item is neither shown nor hidden in the channel, and has no read state there.
 local function take_out(sets, id)
   if redis.call('ZREM', sets.posts, id) == 1 then
@@ -49,16 +43,10 @@ local function take_out(sets, id)
   redis.call('ZREM', sets.hidden_read, id)
 end
 
--- leave(sets, id, seconds, reason): the item is taken out, and `gone` records when and why.
-local function leave(sets, id, seconds, reason)
+-- leave(sets, id, reason): the item is taken out, and `gone` records why.
+local function leave(sets, id, reason)
   take_out(sets, id)
-  redis.call('ZADD', sets.gone, gone_at(seconds, reason), id)
-end
-
--- reason_of(score): the reason that a score of `gone` carries, as a number.
-local function reason_of(score)
-  local at = tonumber(score)
-  return (at - math.floor(at)) * 16
+  remember(sets, id, reason)
 end
 
 -- urls_of(lines): an item's URLs, which scripts get one per line.

@@ -1,0 +1,34 @@
+-- The ids that left a channel, each with the reason; by channel, as `sets.gone`. Needs the part reasons.
+--
+-- `gone` is a set of whole numbers, for which the engine needs four bytes each, or eight: 16 times an item's id, plus the
+-- reason. The rest of a sorted set of layout 9, with times in whole seconds plus reason/16, is in `gone:before` until
+-- timelines/repacking.py has moved it.
+local old = {}
+
+-- has_old(sets): whether the channel still has such a rest.
+local function has_old(sets)
+  if old[sets] == nil then old[sets] = redis.call('EXISTS', sets.gone .. ':before') == 1 end
+  return old[sets]
+end
+
+local function numbers_of(id)
+  local found = {}
+  for reason = 1, REASONS do found[reason] = 16 * id + reason end
+  return unpack(found)
+end
+
+-- left_as(sets, id): the reason, as a number, why an item left the channel; nil if it didn't leave.
+local function left_as(sets, id)
+  for reason, there in ipairs(redis.call('SMISMEMBER', sets.gone, numbers_of(id))) do
+    if there == 1 then return reason end
+  end
+  local at = has_old(sets) and redis.call('ZSCORE', sets.gone .. ':before', id)
+  return at and (tonumber(at) - math.floor(tonumber(at))) * 16 or nil
+end
+
+-- remember(sets, id, reason): an item that isn't in `gone` has left. forget(sets, id): it can return.
+local function remember(sets, id, reason) redis.call('SADD', sets.gone, 16 * id + reason) end
+local function forget(sets, id)
+  redis.call('SREM', sets.gone, numbers_of(id))
+  if has_old(sets) then redis.call('ZREM', sets.gone .. ':before', id) end
+end

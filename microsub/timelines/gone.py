@@ -1,0 +1,110 @@
+"""The ids that left a channel, each with the reason, so that nothing adds them again.
+
+They are a set of whole numbers, 16 times the id plus the reason, because the engine needs four bytes for one; for an id
+in a sorted set it needs eighty. Scripts ask and change it (lua/parts/gone.lua). The rest of a sorted set of an earlier
+version is read too, until `repacking` has moved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import NamedTuple
+
+from microsub.base.clock import DAY
+from microsub.model.reader import Reason
+from microsub.redis import keys
+from microsub.redis.protocol import Command, Redis
+from microsub.redis.replies import text
+from microsub.redis.scan import members_at, scanned
+from microsub.redis.scripts import batches
+
+_STEP = 16
+_REASONS = frozenset(Reason)
+_AT_ONCE = 100
+"""Ids of a command that asks for all their numbers."""
+
+
+class Absence(NamedTuple):
+    """An id that left a timeline, and why."""
+
+    id: str
+    reason: Reason
+
+
+def absence(number: bytes) -> Absence:
+    """The id and the reason in a number of the set."""
+    item, reason = divmod(int(number), _STEP)
+    return Absence(str(item), Reason(reason))
+
+
+def old_reason(score: float) -> Reason:
+    """The reason in a score of layout 9: whole seconds, plus reason/16."""
+    return Reason(round(score % 1 * 16))
+
+
+def ids_in(numbers: Iterable[bytes]) -> list[str]:
+    """The ids in numbers of the set; those without a reason that scripts know are left out."""
+    parts = (divmod(int(number), _STEP) for number in numbers)
+    return [str(item) for item, reason in parts if reason in _REASONS]
+
+
+async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Absence]]:
+    """The remembered ids that left a channel, in batches, possibly with repetitions."""
+    # The rest of layout 9 first: what moves from there meanwhile is found in the set then.
+    async for flat in scanned(redis, "ZSCAN", keys.gone_before(user, uid)):
+        yield [Absence(text(item), old_reason(float(at))) for item, at in zip(flat[::2], flat[1::2], strict=True)]
+    async for numbers in scanned(redis, "SSCAN", keys.gone(user, uid)):
+        yield [absence(number) for number in numbers]
+
+
+async def left_among(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str]) -> set[str]:
+    """The given ids that have left any of these channels. Two round trips."""
+    found = await members_at(redis, [keys.gone_before(user, uid) for uid in uids], ids)
+    parts = [(uid, some) for uid in uids for some in batches(ids, _AT_ONCE)]
+    asked: list[Command] = [("SMISMEMBER", keys.gone(user, uid), *_numbers(some)) for uid, some in parts]
+    for (_, some), reply in zip(parts, await redis.pipeline(asked), strict=True):
+        found.update(one for at, one in enumerate(some) if any(reply[at * len(Reason) : (at + 1) * len(Reason)]))
+    return found
+
+
+async def known_in(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str]) -> set[str]:
+    """The given ids that any of these channels shows or hides, or that have left it."""
+    if not uids or not ids:
+        return set()
+    there = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read)
+    standing = await members_at(redis, [key(user, uid) for uid in uids for key in there], ids)
+    return standing | await left_among(redis, user, uids, ids)
+
+
+async def some_absences(redis: Redis, user: str, uid: str, most: int) -> list[Absence]:
+    """Up to `most` of the remembered ids, chosen at random."""
+    return [absence(number) for number in await redis.command("SRANDMEMBER", keys.gone(user, uid), most)]
+
+
+async def forget(redis: Redis, user: str, uid: str, out: Sequence[Absence]) -> None:
+    """Forget that these ids left a channel: it may get them again."""
+    if out:
+        await redis.command("SREM", keys.gone(user, uid), *(int(one.id) * _STEP + one.reason for one in out))
+
+
+async def note_day(redis: Redis, now: float, kept: float) -> None:
+    """Note the last assigned item id as that of today, unless there is one; forget those of `kept` s ago but the last.
+
+    Times are Unix seconds.
+    """
+    last = await redis.command("GET", keys.item_ids())
+    days = sorted(map(int, await redis.command("HKEYS", keys.item_days())))
+    old = [day for day in days if (day + 1) * DAY <= now - kept]
+    commands: list[Command] = [("HSETNX", keys.item_days(), int(now // DAY), last or 0)]
+    await redis.pipeline([*commands, *(("HDEL", keys.item_days(), day) for day in old[:-1])])
+
+
+async def id_of_day(redis: Redis, at: float) -> int:
+    """An item id that had been assigned by that Unix time, the last that is known; 0 if none is known."""
+    flat = await redis.command("HGETALL", keys.item_days())
+    days = zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True)
+    return max((item for day, item in days if (day + 1) * DAY <= at), default=0)
+
+
+def _numbers(ids: Iterable[str]) -> list[int]:
+    return [int(item) * _STEP + reason for item in ids for reason in Reason]

@@ -1,0 +1,115 @@
+"""Moving the ids that had left timelines into the compact form, by and by, for data of an earlier version.
+
+The step to layout 10 puts each channel's sorted set aside, and scripts ask both, so a channel can wait for as long
+as it takes. Ids move in small batches; a process that takes over goes on with the rest. Repeating it changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+
+import structlog
+
+from microsub.accounts import Accounts
+from microsub.redis import keys
+from microsub.redis.lease import leased
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import batches, load
+from microsub.timelines.channels.follows import every_channel
+
+_MOVE = load("gone_move")
+_BATCH = 500
+"""Ids at once: Redis moves them in about a millisecond."""
+_REST = 4.0
+"""The pause after a batch, in durations of the batch."""
+_USERS = 50
+_PACKED = 4
+"""Bytes of an id in the compact form."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRepacking:
+    """The result: the number of `ids`, and bytes of Redis `before` and `after`. `dry_run`: nothing was changed."""
+
+    ids: int = 0
+    before: int = 0
+    after: int = 0
+    dry_run: bool = False
+    left: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {**asdict(self), "freed": self.before - self.after}
+
+    def as_text(self) -> str:
+        """For people."""
+        if self.left:
+            return "another process is packing the timelines"
+        did = "would be packed" if self.dry_run else "were packed"
+        freed = f"{'would free' if self.dry_run else 'freed'} {(self.before - self.after) / 1e6:,.1f} MB"
+        return f"{self.ids} ids of posts that have left timelines {did}, which {freed} of {self.before / 1e6:,.1f} MB"
+
+
+@dataclass(eq=False, repr=False)
+class GoneRepacking:
+    """Packs the ids that had left timelines of a migrated store. Any number of workers may call it; one works."""
+
+    redis: Redis
+    accounts: Accounts
+    _: KW_ONLY
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def run(self, _now: float = 0) -> TimelineRepacking:
+        """Pack all that are left, with pauses. Raises StoreError; the next call goes on from there."""
+        report = TimelineRepacking()
+        if await self.redis.command("GET", keys.packing_timelines()) is None:
+            return report
+        async with leased(self.redis, "packing timelines") as lease:
+            if lease is None:
+                return TimelineRepacking(left=True)
+            async for user, uid in self._places():
+                report = await self._channel(user, uid, report)
+            await self.redis.command("DEL", keys.packing_timelines())
+            log.info("all timelines are packed", ids=report.ids, before=report.before, after=report.after)
+        return report
+
+    async def foresee(self) -> TimelineRepacking:
+        """The result that `run` would have; nothing is changed. The data may still have an earlier layout."""
+        report = TimelineRepacking(dry_run=True)
+        async for user, uid in self._places():
+            for key in (keys.gone_before(user, uid), keys.gone(user, uid)):
+                if await self.redis.command("TYPE", key) == b"zset":
+                    count, size = await self.redis.pipeline([("ZCARD", key), ("MEMORY", "USAGE", key)])
+                    report = _together(report, count, size, count * _PACKED)
+        return report
+
+    async def _places(self) -> AsyncIterator[tuple[str, str]]:
+        """All channels with ids that had left them, removed ones included."""
+        for users in batches(await self.accounts.users(), _USERS):
+            found = [(user.name, uid) for user in users for uid in await every_channel(self.redis, user.name)]
+            for some in batches(found):
+                commands = [("EXISTS", keys.gone_before(*place), keys.gone(*place)) for place in some]
+                for place, there in zip(some, await self.redis.pipeline(commands), strict=True):
+                    if there:
+                        yield place
+
+    async def _channel(self, user: str, uid: str, report: TimelineRepacking) -> TimelineRepacking:
+        sizes = [("MEMORY", "USAGE", key) for key in (keys.gone_before(user, uid), keys.gone(user, uid))]
+        rest, packed = (size or 0 for size in await self.redis.pipeline(sizes))
+        count, moved = 0, _BATCH
+        while rest and moved == _BATCH:
+            began = time.monotonic()
+            moved = int(await self.redis.script(_MOVE(user, uid, most=_BATCH)))
+            count += moved
+            await self.pause(_REST * (time.monotonic() - began))
+        after = await self.redis.command("MEMORY", "USAGE", keys.gone(user, uid)) if rest else None
+        return _together(report, count, rest, (after or 0) - packed if rest else 0)
+
+
+def _together(report: TimelineRepacking, ids: int, before: int, after: int) -> TimelineRepacking:
+    return replace(report, ids=report.ids + ids, before=report.before + before, after=report.after + after)
