@@ -30,7 +30,7 @@ from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import score_text
-from microsub.timelines import Channels
+from microsub.timelines import Channels, keep_order
 from microsub.timelines.add import Adder
 from microsub.timelines.read_state import ReadState
 
@@ -39,6 +39,8 @@ T = TypeVar("T")
 DAY = 86_400
 FOLLOWED = 40 * DAY
 """Seconds since all follows began."""
+SYNCING = 3
+"""One user in so many has an app that reads by the order of arrival."""
 SPAN = 30 * DAY
 """Seconds over which each feed's posts are spread."""
 _AT_ONCE = 100
@@ -104,6 +106,8 @@ async def people(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> No
     async def one(number: int) -> str:
         user = user_name(number)
         await accounts.add_user(user, f"https://{user}.example/", since)
+        if number % SYNCING == 0:
+            await keep_order(redis, Items(redis), user, there.now - SPAN - 1)
         return await accounts.create_token(user, ["read", "follow", "channels"], "a reader app", since)
 
     there.tokens.extend(await _all(one, there.size.users, at_once))
@@ -213,9 +217,9 @@ def _timelines(there: Population) -> Iterator[bytes]:
     arrived = [_in_order(feed) for feed in there.feeds]
     for user in range(there.size.users):
         name = user_name(user)
-        yield from _arrivals(
-            name, there, [item for _, ranks in there.channels(user) for rank in ranks for item in arrived[rank]]
-        )
+        if user % SYNCING == 0:
+            ids = [item for _, ranks in there.channels(user) for rank in ranks for item in arrived[rank]]
+            yield from _arrivals(name, there, ids)
         for uid, ranks in there.channels(user):
             sets = ((keys.posts, shown, each), (keys.unread, fresh, each - read), (keys.read, seen, read))
             for key, chunks, length in sets:

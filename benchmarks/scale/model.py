@@ -68,6 +68,7 @@ class Habits:
     lists: float = 30
     marks: float = 30
     known: float = 0.5
+    syncing: float = 0.3
     peak: float = 3
 
 
@@ -101,10 +102,9 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """The data in Redis. `sets` are sorted sets of ids: their number and their length; `gone` those of ids that
-    have left timelines. Bytes: `item_bytes` of each
-    post's packed JSON, `other` of everything not counted separately. `long` of the `items` belong to feeds with many
-    posts.
+    """The data in Redis. `sets` are sorted sets of ids: their number and their length; `gone` those of ids that have
+    left timelines. Bytes: `item_bytes` of each post's packed JSON, `other` of everything not counted separately. `long`
+    of the `items` belong to feeds with many posts.
     """
 
     users: float
@@ -198,7 +198,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         long += kind.share * has * (has > SHORT_SET)
         gone += kind.share * max(0.0, min(kind.posts * habits.age, has) - kind.posts * window)
     sets = tuple((channels, length) for length in (read + unread, unread, read))
-    arrivals = (users, habits.channels * (read + unread))
+    arrivals = (users * habits.syncing, habits.channels * (read + unread))
     documents = sum(kind.share * min(1.0, kind.polls / 24 * keeping.copy_hours) for kind in habits.kinds)
     copies = feeds * documents * habits.document_bytes * habits.packed
     items, many = feeds * stored, feeds * long

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 from benchmarks.report import aligned
 from benchmarks.scale.costs import Costs, Work
+from benchmarks.scale.filling import SYNCING
 from benchmarks.scale.model import DAY, GIB, KINDS, Habits, Keeping, Machines, Prediction, Stock, limit, memory, predict
 from benchmarks.scale.observing import Observed
 
@@ -141,6 +142,7 @@ def levers_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machi
         ("all three: 500, 14, 50", habits, replace(keeping, timeline=500, unread_days=14, per_feed=50)),
         ("the first month of the server", replace(habits, age=30), keeping),
         ("30 feeds per reader instead of 100", replace(habits, feeds=30), keeping),
+        ("everybody syncs with a native app", replace(habits, syncing=1.0), keeping),
         ("nobody follows news sites and lively feeds", replace(habits, kinds=QUIET), keeping),
     ]
     rows = [("Redis' memory", *(f"{number:,} users" for number in USERS[:3]), "users of one node")]
@@ -213,7 +215,7 @@ def stock_of(found: Observed) -> Stock:
     channels = size.users * size.channels
     length = size.subscriptions * size.items / channels
     read = len(range(2, size.items, 3)) / size.items
-    arrivals = (size.users, size.channels * length)
+    arrivals = (len(range(0, size.users, SYNCING)), size.channels * length)
     sets = ((channels, length), (channels, length * (1 - read)), (channels, length * read), arrivals)
     items = float(size.feeds * size.items)
     return Stock(size.users, channels, size.feeds, size.subscriptions, items, 0.0, found.json, sets)

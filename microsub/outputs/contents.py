@@ -200,7 +200,7 @@ class OutputContents:
         if feed.settings.search is not None and not self._searches.allows(f"{feed.id} {source}", now):
             return
         if feed.taken_from != source or feed.settings.search is not None:
-            last = await self._store.last_position(feed)
+            last = await self._store.last_position(feed, self._items, now)
             newest = await self._newest(feed, now)
             if newest is None:
                 return

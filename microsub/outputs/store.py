@@ -28,7 +28,7 @@ from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, score_text, text, texts
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines import last_position, read_newcomers, shown_among
+from microsub.timelines import ArrivedItems, keep_order, last_position, read_newcomers, shown_among
 
 ARCHIVE = 50
 """Items of one archive document (RFC 5005), and items that leave together when a feed has too many."""
@@ -324,8 +324,9 @@ class OutputFeeds:
         """The newest items of a channel of the feed's user."""
         return texts(await self._redis.command("ZREVRANGE", keys.posts(feed.user, uid), 0, limit - 1))
 
-    async def last_position(self, feed: OutputFeed) -> int:
-        """The last position in the order of arrival: whatever arrives later is after it."""
+    async def last_position(self, feed: OutputFeed, items: ArrivedItems, now: float) -> int:
+        """The last position in the order of arrival, which is kept from now on: whatever arrives later is after it."""
+        await keep_order(self._redis, items, feed.user, now)
         return await last_position(self._redis, feed.user)
 
     async def newcomers(self, feed: OutputFeed, uid: str, after: int, limit: int) -> tuple[list[str], int, bool]:

@@ -432,7 +432,8 @@ all of it is in `gone`. `timelines.repacking`.
 
 arrivals = key_of("user:{<name>}:arrivals")
 """Sorted set: id of each item that a channel shows, removed channels included, by its position in the user's order of
-arrival: Unix time in microseconds, always growing. Permanent, an id is deleted when no channel shows the item.
+arrival: Unix time in microseconds, always growing. Only of users whose native apps sync, whose devices are notified, or
+who have output feeds. Permanent, an id is deleted when no channel shows the item.
 `timelines.sync.arrivals`.
 """
 
@@ -443,8 +444,9 @@ arrivals_again = key_of("user:{<name>}:arrivals:again")
 """
 
 arrivals_more = key_of("user:{<name>}:arrivals:more")
-"""Hash: `last` → the last position assigned in `arrivals`; for each item that several channels show, item id → the
-number of channels after the first. Permanent, as `arrivals`. `timelines.sync.arrivals`.
+"""Hash: `last` → the last position assigned in `arrivals`, present if the order is kept; `building` → the position
+before which the items belong that were there when it began, until all of them have theirs; for each item that several
+channels show, item id → the number of channels after the first. Permanent, as `arrivals`. `timelines.sync.arrivals`.
 """
 
 muted = key_of_two("user:{<name>}:muted:<uid>")

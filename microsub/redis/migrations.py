@@ -17,7 +17,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
-VERSION = 10
+VERSION = 11
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
 
 PACKED = 9
@@ -25,6 +25,9 @@ PACKED = 9
 
 COMPACT_GONE = 10
 """From this layout on, the ids that left a channel are a set of whole numbers."""
+
+ARRIVALS_ON_DEMAND = 11
+"""From this layout on, the order of arrival is kept only for users who need it."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -55,7 +58,16 @@ async def _put_gone_aside(redis: Redis) -> None:
             await redis.pipeline([("RENAMENX", keys.gone(*place), keys.gone_before(*place)) for place in old])
 
 
-STEPS: Mapping[int, Step] = {PACKED: _pack_posts, COMPACT_GONE: _put_gone_aside}
+async def _look_for_orders(redis: Redis) -> None:
+    """Note that there may be orders of arrival that nothing needs, which upkeep deletes."""
+    await redis.command("SET", keys.packing_timelines(), 1, "NX")
+
+
+STEPS: Mapping[int, Step] = {
+    PACKED: _pack_posts,
+    COMPACT_GONE: _put_gone_aside,
+    ARRIVALS_ON_DEMAND: _look_for_orders,
+}
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 
 

@@ -1,7 +1,9 @@
-"""Moving the ids that had left timelines into the compact form, by and by, for data of an earlier version.
+"""Making the timelines of an earlier version compact, by and by, while they are read.
 
-The step to layout 10 puts each channel's sorted set aside, and scripts ask both, so a channel can wait for as long
-as it takes. Ids move in small batches; a process that takes over goes on with the rest. Repeating it changes nothing.
+The ids that had left a channel move into the compact form in small batches. The step to layout 10 has put each
+channel's sorted set aside, and scripts ask both, so a channel can wait for as long as it takes. Up to layout 10 the
+order of arrival was kept for everybody; those that nothing needs are deleted. A process that takes over goes on with
+the rest. Repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from dataclasses import KW_ONLY, asdict, dataclass, replace
 import structlog
 
 from microsub.accounts import Accounts
+from microsub.model.reader import NATIVE_APP
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel
+from microsub.timelines.sync.arrivals import forget_order
 
 _MOVE = load("gone_move")
 _BATCH = 500
@@ -34,9 +38,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TimelineRepacking:
-    """The result: the number of `ids`, and bytes of Redis `before` and `after`. `dry_run`: nothing was changed."""
+    """The result: the number of `ids` that had left, and that of the `orders` of arrival which nothing needs; bytes of
+    Redis `before` and `after`. `dry_run`: nothing was changed.
+    """
 
     ids: int = 0
+    orders: int = 0
     before: int = 0
     after: int = 0
     dry_run: bool = False
@@ -52,7 +59,10 @@ class TimelineRepacking:
             return "another process is packing the timelines"
         did = "would be packed" if self.dry_run else "were packed"
         freed = f"{'would free' if self.dry_run else 'freed'} {(self.before - self.after) / 1e6:,.1f} MB"
-        return f"{self.ids} ids of posts that have left timelines {did}, which {freed} of {self.before / 1e6:,.1f} MB"
+        what = (
+            f"{self.ids} ids of posts that have left timelines, and {self.orders} orders of arrival that nothing needs,"
+        )
+        return f"{what} {did}, which {freed} of {self.before / 1e6:,.1f} MB"
 
 
 @dataclass(eq=False, repr=False)
@@ -74,6 +84,9 @@ class GoneRepacking:
                 return TimelineRepacking(left=True)
             async for user, uid in self._places():
                 report = await self._channel(user, uid, report)
+            async for user, size in self._orders():
+                await forget_order(self.redis, user)
+                report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
             await self.redis.command("DEL", keys.packing_timelines())
             log.info("all timelines are packed", ids=report.ids, before=report.before, after=report.after)
         return report
@@ -86,6 +99,8 @@ class GoneRepacking:
                 if await self.redis.command("TYPE", key) == b"zset":
                     count, size = await self.redis.pipeline([("ZCARD", key), ("MEMORY", "USAGE", key)])
                     report = _together(report, count, size, count * _PACKED)
+        async for _, size in self._orders():
+            report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
         return report
 
     async def _places(self) -> AsyncIterator[tuple[str, str]]:
@@ -97,6 +112,25 @@ class GoneRepacking:
                 for place, there in zip(some, await self.redis.pipeline(commands), strict=True):
                     if there:
                         yield place
+
+    async def _orders(self) -> AsyncIterator[tuple[str, int]]:
+        """Users with an order of arrival that no app password, device or output feed needs, and its bytes."""
+        for user in await self.accounts.users():
+            name = user.name
+            outputs, devices, *sizes = await self.redis.pipeline(
+                [
+                    ("SCARD", keys.outputs(name)),
+                    ("HLEN", keys.devices_told(name)),
+                    *(
+                        ("MEMORY", "USAGE", key(name))
+                        for key in (keys.arrivals, keys.arrivals_again, keys.arrivals_more)
+                    ),
+                ]
+            )
+            if outputs or devices or not any(sizes):
+                continue
+            if not any(NATIVE_APP in token.scopes for token in await self.accounts.tokens(name)):
+                yield name, sum(size or 0 for size in sizes)
 
     async def _channel(self, user: str, uid: str, report: TimelineRepacking) -> TimelineRepacking:
         sizes = [("MEMORY", "USAGE", key) for key in (keys.gone_before(user, uid), keys.gone(user, uid))]

@@ -28,7 +28,7 @@ from microsub.timelines.full_text import TextChoices
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.pages import read_page, shown, walk_rows
 from microsub.timelines.splicer import Splicer
-from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals
+from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals
 
 _UNREAD_PAGE = 100
 MOST_COUNTED = 10_000
@@ -119,12 +119,17 @@ class ReaderViews:
             if part is not None:
                 await part.aclose()
 
-    async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[bytes]]:
+    async def counts_with_token(
+        self, credential: Credential, now: float, *, ordered: bool = False
+    ) -> tuple[Grant, ChannelNames, list[bytes]]:
         """All channels in order and their unread counts as digits, with the token's check.
 
         One round trip. If posts wait for the user's timelines, they are added first; the same applies to pages.
+        `ordered`: the app reads by the order of arrival, which is kept from the first such request on.
         """
-        found = await self._channels.counts_with_token(credential, now)
+        found = await self._channels.counts_with_token(credential, now, ordered=ordered)
+        if ordered and found[0].behind:
+            await keep_order(self._redis, self._items, credential.user, now)
         if await self.has_caught_up(found[0], GLOBAL, now):
             found = await self._channels.counts_with_token(credential, now)
         return found
@@ -188,7 +193,8 @@ class ReaderViews:
         """A piece of the order of arrival of the token's user."""
         user = credential.user
         found = await read_arrivals(self._redis, user, uid, query, now, credential)
-        if await self.has_caught_up(found[0], uid, now):
+        was_kept = not found[0].behind or await keep_order(self._redis, self._items, user, now)
+        if await self.has_caught_up(found[0], uid, now) or not was_kept:
             found = await read_arrivals(self._redis, user, uid, query, now, credential)
         return found
 

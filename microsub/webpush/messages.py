@@ -29,7 +29,7 @@ from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sendin
 from microsub.formats.wire import post_title
 from microsub.model.reader import NOTIFICATIONS, Channel
 from microsub.redis.replies import text
-from microsub.timelines import NEVER_NAMED, unread_after
+from microsub.timelines import NEVER_NAMED, keep_order, last_position, unread_after
 from microsub.webpush.devices import DUE, Device, Devices, DeviceState
 from microsub.work import calendar_of
 
@@ -126,6 +126,8 @@ class DeviceMessages:
             return None
         device, state, newest, is_test_asked = found
         if state is None:  # posts from before the device was added aren't new
+            await keep_order(self._redis, self._items, user, now)
+            newest = await last_position(self._redis, user)
             state = DeviceState(newest, newest)
             await self._devices.note(user, id_, state)
         if rest := self._resting.left(device.address):

@@ -63,7 +63,7 @@ def test_the_stock_is_what_retention_leaves() -> None:
     assert stock.feeds == 10
     assert stock.items == 10 * 120, "the first documents' twenty posts, and one each day"
     shown, unread, read, arrivals = stock.sets
-    assert arrivals == (1, 2 * 325)
+    assert arrivals == (0.3, 2 * 325)
     assert shown == (2, 325)
     assert (unread[1], read[1]) == (250, 75)
     # 65 of each feed's 100 posts are still in the timeline.

@@ -26,7 +26,7 @@ OUTPUT = "/feeds/alice.I4lX7OMPtGScZ77CugtRvAmIr00fMPg8.json"
 
 async def test_the_data_of_layout_8_is_served(tmp_path: Path) -> None:
     """Channels, settings, posts, read state, rules, output feeds, tokens and passwords are there; the check finds
-    nothing. Its posts and the ids that have left its timelines are packed meanwhile, and a dry run before said how many.
+    nothing. Its posts and the ids that have left timelines are packed meanwhile, and a dry run said how many.
     """
     (tmp_path / "data").mkdir(mode=0o700)
     shutil.copy(WRITTEN / "appendonly.aof", tmp_path / "data")

@@ -156,6 +156,7 @@ async def test_a_small_feed_among_many_items_of_a_native_app(measured: Measured)
     app = await NativeApp.signed_in(server, "ann")
     await server.publish(FEED, *posts("b", "a", at=server.now - 60))
     await server.following.follow("ann", "home", FEED, server.now)
+    await app.ids()
     trips = []
     for _ in range(2):
         measured.trips()
@@ -174,6 +175,7 @@ async def test_all_ids_of_a_large_account_of_a_native_app(measured: Measured) ->
     """26 bytes for each, and a round trip for some thousand: of everything, of the unread ones and of a folder."""
     server, redis, size = measured.server, measured.server.redis, 20_000
     app = await NativeApp.signed_in(server, "ann")
+    await app.ids()
     first = int((server.now - size) * 1_000_000)
     for ids in batches(range(1, size + 1)):
         for key in (keys.posts("ann", "home"), keys.unread("ann", "home")):

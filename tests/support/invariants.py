@@ -40,7 +40,9 @@ async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
     for posts in await redis.pipeline([("ZRANGE", keys.posts(user, uid), 0, -1) for uid in uids]):
         shown.update(one.decode() for one in posts)
     places, more = await redis.pipeline([("ZRANGE", keys.arrivals(user), 0, -1), ("HGETALL", keys.arrivals_more(user))])
-    counts = {key.decode(): int(value) for key, value in zip(more[0::2], more[1::2], strict=True) if key != b"last"}
+    counts = {key.decode(): int(value) for key, value in zip(more[0::2], more[1::2], strict=True)}
+    if counts.pop("last", None) is None:
+        return {"kept without an end": [one.decode() for one in places]} if places else {}
     found = disagreeing_arrivals(shown, [one.decode() for one in places], counts)
     return {what: items for what, items in found.items() if items}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from microsub.base.urls import host_of
 from microsub.feeds.record import FeedRecord
 from microsub.posts.ingest import PostWriter
+from microsub.timelines.sync.arrivals import keep_order
 from tests.support.posts import NOON, candidate
 from tests.support.world import Clock, World
 
@@ -41,6 +42,8 @@ class LivedIn(World):
         await self.rules.mute("ann", "work", "https://b.example/", NOON)
         for feed in await self.channels.disable("bob", "old", NOON):
             await self.feeds.unsubscribe(feed, "bob", "old")
+        for name in ("ann", "bob"):
+            await keep_order(self.redis, self.items, name, NOON)
         await self.accounts.create_token("ann", ["read"], "app", NOON)
 
     async def post(self, host: str, count: int) -> FeedRecord:

@@ -12,7 +12,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines import Channels
 from microsub.timelines.add import Added
 from microsub.timelines.rules import Rules
-from microsub.timelines.sync.arrivals import Arrival, ArrivalQuery, Arrivals, read_arrivals
+from microsub.timelines.sync.arrivals import Arrival, ArrivalQuery, Arrivals, keep_order, read_arrivals
 from tests.support.timelines import Timelines
 
 NOW = 1_700_000_000.5
@@ -20,7 +20,7 @@ ANN = "ann"
 
 
 class OneReader:
-    """One user with the channels `home` and `work`; `home` follows feed 1."""
+    """One user with the channels `home` and `work`, and the order of arrival; `home` follows feed 1."""
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
@@ -35,6 +35,7 @@ class OneReader:
         for uid in ("home", "work"):
             await self.channels.create(ANN, uid.title(), NOW, uid)
         await self.follow("home", "1")
+        await keep_order(self.redis, self.items, ANN, NOW - 100_000)
 
     async def follow(self, uid: str, feed: str, now: float = NOW - 10_000) -> None:
         assert await self.channels.follow(ANN, uid, feed, f"https://{feed}.example/feed", now)

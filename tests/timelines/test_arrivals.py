@@ -6,11 +6,12 @@ import pytest
 
 from microsub.base.errors import NotFound
 from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from microsub.timelines.sync import arrivals
-from microsub.timelines.sync.arrivals import ArrivalQuery, repair_all_arrivals
+from microsub.timelines.sync.arrivals import ArrivalQuery, forget_order, keep_order, places_of, repair_all_arrivals
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.redis_wrappers import Between, CountingRedis
+from tests.support.redis_wrappers import Between, CountingRedis, Killing, Wrapped, killed_anywhere
 
 
 async def ids(world: OneReader, uid: str = "global") -> list[str]:
@@ -171,3 +172,125 @@ async def test_places_without_states(world: OneReader) -> None:
     assert await arrivals.count_since(world.redis, ANN, oldest[0][1][1]) == 2
     await world.channels.disable(ANN, "home", NOW)
     assert await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(5)) is None
+
+
+# --- kept from the first need on ------------------------------------------------------------------------------------
+
+
+ORDER = (keys.arrivals(ANN), keys.arrivals_again(ANN), keys.arrivals_more(ANN))
+
+
+async def unkept(redis: Redis, count: int = 12) -> OneReader:
+    """A reader without an order of arrival, with items in both channels; the last one is in both."""
+    world = OneReader(redis)
+    await world.begin()
+    await forget_order(redis, ANN)
+    await world.follow("work", "2", NOW - 50)
+    await world.add("home", *(item(number, NOW - 1000 + number) for number in range(1, count)))
+    await world.add("work", item(count, NOW - 900), item(count - 1, NOW - 1000 + count - 1), feed="2")
+    world.items.feeds[str(count - 1)] = "1"
+    return world
+
+
+async def test_nothing_is_kept_for_users_who_need_no_order(world: OneReader) -> None:
+    """Whatever happens to their items."""
+    await forget_order(world.redis, ANN)
+    await world.add("home", *(item(number) for number in range(1, 9)))
+    await world.add("work", item(3))
+    await world.timelines.remove(ANN, "home", ["3", "4"], NOW)
+    await world.channels.disable(ANN, "work", NOW)
+    await world.channels.delete(ANN, "work")
+    await repair_all_arrivals(world.redis, ANN, NOW)
+    assert await world.redis.command("EXISTS", *ORDER) == 0
+
+
+async def test_the_first_sync_has_everything_before_what_arrives_later(redis: Redis) -> None:
+    """Items that were there have the order in which they were found and their feeds followed; later ones follow,
+    each once, and one that a second channel shows then is new there.
+    """
+    world = await unkept(redis)
+    assert not await keep_order(redis, world.items, ANN, NOW)
+    assert await ids(world) == [*(str(number) for number in range(1, 12)), "12"]
+    assert await wrong_arrivals(redis, ANN) == {}
+    (last,) = (row.position for row in (await world.arrivals())[-1:])
+    assert last < NOW * 1_000_000
+    await world.add("home", item(13, 5.0))
+    await world.add("work", item(2, NOW - 998), feed="2")
+    page = await world.arrivals_page("global", limit=10, oldest_first=True, after=str(last))
+    assert [row.id for row in page.rows] == ["13"]
+    assert (await arrivals.read_newcomers(redis, ANN, "work", int(NOW * 1_000_000), 10)).ids == ("2",)
+    assert await keep_order(redis, world.items, ANN, NOW + 100)
+    assert await wrong_arrivals(redis, ANN) == {}
+
+
+async def test_items_that_come_and_go_during_the_first_sync_are_counted_right(redis: Redis) -> None:
+    """Whatever channels show and remove between any two of its round trips, as another process does."""
+    for trip in range(20):
+        await redis.command("FLUSHDB")
+        world = await unkept(redis)
+        syncing = At(redis, trip, world)
+        await keep_order(syncing, world.items, ANN, NOW)
+        if not syncing.done:
+            break
+        assert await wrong_arrivals(redis, ANN) == {}
+        assert set(await ids(world)) == {*(str(number) for number in range(1, 14))} - {"4"}
+        # Before the first round trip it was there already, found long ago.
+        assert ((await places_of(redis, ANN, ["13"]))["13"] >= NOW * 1_000_000) == (trip > 0)
+    assert trip > 5
+
+
+class At(Wrapped):
+    """Changes timelines before the round trip of that number."""
+
+    def __init__(self, redis: Redis, number: int, world: OneReader) -> None:
+        super().__init__(redis)
+        self.left, self.world, self.done = number, world, False
+
+    async def command(self, *parts):
+        await self._change()
+        return await super().command(*parts)
+
+    async def pipeline(self, commands):
+        await self._change()
+        return await super().pipeline(commands)
+
+    async def script(self, call):
+        await self._change()
+        return await super().script(call)
+
+    async def _change(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            self.done = True
+            await self.world.add("home", item(13, 5.0))
+            await self.world.timelines.remove(ANN, "home", ["4"], NOW)
+            await self.world.add("work", item(2, NOW - 998), feed="2")
+            await self.world.timelines.remove(ANN, "work", ["11"], NOW)
+
+
+async def test_a_first_sync_killed_anywhere_is_finished_by_the_next(real_redis: Redis) -> None:
+    """The places are what they would have been."""
+    redis, made = Killing(real_redis), list[OneReader]()
+
+    async def begin() -> None:
+        made.append(await unkept(redis))
+
+    async def sync() -> None:
+        await keep_order(redis, made[-1].items, ANN, NOW)
+
+    async def state() -> object:
+        listed = await made[-1].arrivals()
+        return listed, await wrong_arrivals(redis, ANN), await redis.command("HGETALL", keys.arrivals_more(ANN))
+
+    assert await killed_anywhere(redis, begin, sync, state) > 5
+
+
+async def test_items_keep_their_places_if_another_process_begins_at_the_same_time(redis: Redis) -> None:
+    """Both finish the same order."""
+    world = await unkept(redis)
+    await redis.script(arrivals.load("arrival_begin")(ANN, now=NOW))
+    await keep_order(redis, world.items, ANN, NOW + 5)
+    before = await places_of(redis, ANN, await ids(world))
+    await redis.command("HSET", keys.arrivals_more(ANN), "building", int(NOW * 1_000_000))
+    await keep_order(redis, world.items, ANN, NOW + 9)
+    assert await places_of(redis, ANN, await ids(world)) == before

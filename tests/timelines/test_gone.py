@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from microsub.model.reader import Reason
+from microsub.model.reader import NATIVE_APP, Reason
 from microsub.redis import keys
 from microsub.redis.lease import leased
-from microsub.redis.migrations import COMPACT_GONE, migrate, schema_version
+from microsub.redis.migrations import ARRIVALS_ON_DEMAND, COMPACT_GONE, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
 from microsub.timelines.gone import absences
 from microsub.timelines.remove import Leaving, take_out
@@ -128,7 +128,33 @@ async def test_an_interrupted_step_leaves_no_channel_behind(world: OneReader) ->
     await world.redis.command("SET", keys.schema(), COMPACT_GONE - 1)
     await migrate(world.redis)
     assert {uid: await left(world, uid) for uid in OLD} == OLD
-    assert await schema_version(world.redis) == COMPACT_GONE
+    assert await schema_version(world.redis) == VERSION
+
+
+NEEDS = {
+    "an app password": lambda world: world.accounts.create_token(ANN, [NATIVE_APP], "Reeder", NOW),
+    "a device": lambda world: world.redis.command("HSET", keys.devices_told(ANN), "phone", "{}"),
+    "an output feed": lambda world: world.redis.command("SADD", keys.outputs(ANN), "picks"),
+    "nothing": lambda world: world.accounts.create_token(ANN, ["read"], "a Microsub app", NOW),
+}
+
+
+@pytest.mark.parametrize("need", NEEDS)
+async def test_an_order_of_arrival_that_nothing_needs_is_deleted(world: OneReader, need: str) -> None:
+    """Up to layout 10 it was kept for everybody. Others keep theirs, with all places."""
+    await world.add("home", *(item(number) for number in range(1, 200)))
+    await NEEDS[need](world)
+    before = await world.arrivals()
+    await world.redis.command("SET", keys.schema(), ARRIVALS_ON_DEMAND - 1)
+    await migrate(world.redis)
+    foreseen = await repacking(world).foresee()
+    assert await world.arrivals() == before
+    done = await repacking(world).run()
+    assert (foreseen.orders, foreseen.before, foreseen.after) == (done.orders, done.before, done.after)
+    assert done.orders == (need == "nothing")
+    assert (done.before > 2000) == (need == "nothing")
+    assert await world.arrivals() == ([] if need == "nothing" else before)
+    assert (await repacking(world).run()).orders == (await repacking(world).foresee()).orders == 0
 
 
 async def test_one_of_several_workers_packs(world: OneReader) -> None:

@@ -26,6 +26,7 @@ from microsub.redis.scripts import load
 from microsub.timelines import SavedPosts
 from microsub.timelines.backlog import CatchUp, TimelineBacklog
 from microsub.timelines.gone import Absence, absences
+from microsub.timelines.sync.arrivals import keep_order
 from tests.conftest import fake_redis
 from tests.support import THOROUGH, examples, later
 from tests.support.histories import History, emptied, try_histories
@@ -92,6 +93,7 @@ class Machine(History):
         self.backlog = TimelineBacklog(self.redis)
         self.places: dict[str, float] = {}
         self.last_place = 0.0
+        self.is_ordered = False
         self.seen: dict[str, dict[str, bool]] = {uid: {} for uid in ALL}
         for one in items:
             self.say(one, WORDS[int(one) % len(WORDS)])
@@ -100,15 +102,24 @@ class Machine(History):
         self.model.words[item] = word
         self.world.items.data[item] = orjson.dumps({"type": "entry", "content": {"text": word}})
 
-    @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3), first=st.sets(ids))
-    def begin(self, pairs: set[tuple[str, str]], first: set[str]) -> None:
+    @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3), first=st.sets(ids), syncs=st.booleans())
+    def begin(self, pairs: set[tuple[str, str]], first: set[str], syncs: bool) -> None:
         self.run(self.world.accounts.add_user(ANN, "", START))
+        if syncs:
+            self.an_app_syncs()
         self.run(self.redis.command("XADD", keys.live_events(ANN), "*", "event", "opened"))
         for uid in UIDS[1:]:
             self.run(self.world.channels.create(ANN, uid, START, uid))
         for uid, feed in sorted(pairs):
             self.follow(uid, feed)
             self.deliver(uid, feed, sorted(first), 0, 2)
+
+    @rule()
+    def an_app_syncs(self) -> None:
+        """From then on the order of arrival is kept; what is there comes before all that arrives later."""
+        now = self.tick()
+        assert self.run(keep_order(self.redis, self.world.items, ANN, now)) == self.is_ordered
+        self.is_ordered = True
 
     def tick(self) -> float:
         self.now += 1
@@ -291,7 +302,13 @@ class Machine(History):
 
     @invariant()
     def the_order_of_arrival_agrees(self) -> None:
-        """It has the shown items, each once; items keep their places, and a new one comes after all earlier ones."""
+        """From the first sync on it has the shown items, each once; items keep their places, and a new one comes after
+        all earlier ones.
+        """
+        if not self.is_ordered:
+            order = (keys.arrivals(ANN), keys.arrivals_again(ANN), keys.arrivals_more(ANN))
+            assert self.run(self.redis.command("EXISTS", *order)) == 0
+            return
         assert self.run(wrong_arrivals(self.redis, ANN)) == {}
         places = scored(self.run(self.redis.command("ZRANGE", keys.arrivals(ANN), 0, -1, "WITHSCORES")))
         assert places.keys() == {item for channel in self.model.channels.values() for item in channel.posts}

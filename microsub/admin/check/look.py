@@ -195,8 +195,10 @@ async def sets_of(redis: Redis, places: Sequence[tuple[str, str]]) -> dict[tuple
 
 async def _arrivals(redis: Redis, found: Findings, user: str, shown: Mapping[str, int]) -> None:
     """A user's order of arrival, if all of that user's channels were read."""
-    places = (await walked(redis, "ZSCAN", [keys.arrivals(user)]))[keys.arrivals(user)]
     counts = pairs((await walked(redis, "HSCAN", [keys.arrivals_more(user)]))[keys.arrivals_more(user)])
+    if "last" not in counts or "building" in counts:  # it isn't kept, or hasn't got all items yet
+        return
+    places = (await walked(redis, "ZSCAN", [keys.arrivals(user)]))[keys.arrivals(user)]
     more = {item: int(count) for item, count in counts.items() if item != "last"}
     found.found += invariants.arrivals_agree(user, shown, scores(places), more)
 

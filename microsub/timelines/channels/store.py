@@ -88,14 +88,17 @@ class Channels(Follows):
         return _channels(rows, map(int, counts.split()))
 
     async def counts_with_token(
-        self, credential: Credential, now: float
+        self, credential: Credential, now: float, *, ordered: bool = False
     ) -> tuple[Grant, ChannelNames, builtins.list[bytes]]:
         """The channels of the token's user, and a snapshot of their unread counts, as digits.
 
-        One round trip that checks the token too. Raises Unauthorized.
+        With `ordered` the grant is also `behind` if the order of arrival isn't kept yet. One round trip that checks the
+        token too. Raises Unauthorized.
         """
         user = credential.user
         token = {"token": keys.token(user, credential.digest), "behind": keys.behind(user)}
+        if ordered:
+            token["arrivals_more"] = keys.arrivals_more(user)
         scopes, waiting, names, counts, _ = await self._counted(user, token, now)
         return grant(user, scopes, behind=waiting), names, counts
 

@@ -4,13 +4,17 @@ An item has a position from the moment when the first of the user's channels sho
 it, so an item in two channels arrived once. Positions are Unix times in microseconds, each higher than all earlier ones
 even if a clock is set back. So all items after the last position that an app knows have arrived since. The scripts that
 add and remove items update this order in the same step (lua/parts/arrivals.lua).
+
+It takes as much memory as the timelines themselves, so it is kept only for users who need it, from their first need on:
+a native app that reads, a device that is notified of posts, an output feed that takes them from channels
+(`keep_order`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from microsub.accounts import absent, grant, unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
@@ -19,6 +23,7 @@ from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
+from microsub.timelines.channels.follows import Follows, every_channel
 from microsub.timelines.timelinekeys import distinct
 
 ShownState = Literal["posts", "unread"]
@@ -153,6 +158,55 @@ async def _stretch(
     read, kept = [digit == 48 for digit in unread], [digit == 49 for digit in saved]
     rows = [Arrival(*row) for row in zip(parts[0::2], map(int, parts[1::2]), read, kept, strict=True)]
     return grant(user, scopes, behind=bool(behind)), _Stretch(rows, [digit == 49 for digit in stands], bool(more))
+
+
+class ArrivedItems(Protocol):
+    """Gives facts about items (`posts.items.Items`)."""
+
+    async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        """Some fields of some items, row by row."""
+        ...
+
+
+async def keep_order(redis: Redis, items: ArrivedItems, user: str, now: float) -> bool:
+    """Keep the user's order of arrival from now on (Unix time); returns whether it was kept already.
+
+    Items that are there have the order in which they were found and their feeds followed, each before all that arrive
+    from now on. Any number of processes may do this at once, and a repetition after a crash finishes it.
+    """
+    begun = await redis.script(load("arrival_begin")(user, now=now))
+    if not begun:
+        return True
+    places = await _estimated(redis, items, user)
+    ordered, at = sorted(places, key=lambda one: (places[one], int(one))), int(begun)
+    for one in reversed(ordered):
+        at = places[one] = min(places[one], at - 1)
+    for some in batches(ordered):
+        pairs = [part for one in some for part in (places[one], one)]
+        await redis.command("ZADD", keys.arrivals(user), "NX", *pairs)
+        # Meanwhile channels may have shown and removed items.
+        await repair_arrivals(redis, user, some, now)
+    await redis.command("HDEL", keys.arrivals_more(user), "building")
+    return False
+
+
+async def _estimated(redis: Redis, items: ArrivedItems, user: str) -> dict[str, int]:
+    """The items that the user's channels show, with the time in microseconds when they came, as far as it is known."""
+    found: dict[str, int] = {}
+    uids = await every_channel(redis, user)
+    for uid, followed in (await Follows(redis).subscriptions_of(user, uids)).items():
+        since = {one.feed: one.followed_at for one in followed}
+        async for ids in members(redis, keys.posts(user, uid)):
+            rows = await items.fields(ids, ("discovered", "feed"))
+            for item, (discovered, feed) in zip(ids, rows, strict=True):
+                at = int(max(float(discovered or 0), since.get(text(feed or b""), 0.0)) * 1_000_000)
+                found[item] = min(at, found.get(item, at))
+    return found
+
+
+async def forget_order(redis: Redis, user: str) -> None:
+    """Keep the order no longer, until `keep_order`."""
+    await redis.command("UNLINK", keys.arrivals_more(user), keys.arrivals(user), keys.arrivals_again(user))
 
 
 async def last_position(redis: Redis, user: str) -> int:

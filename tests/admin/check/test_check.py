@@ -114,7 +114,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
     ),
     "a place of nothing": ([("ZADD", keys.arrivals("ann"), 5, "99")], "ann 99", "though no channel shows it"),
     "counted wrong": ([("HSET", keys.arrivals_more("ann"), "1", 3)], "ann 1", "with a wrong number of channels"),
-    "no order of arrival": ([("DEL", keys.arrivals("bob"), keys.arrivals_more("bob"))], "bob 1", "not in the order"),
+    "no order of arrival": ([("DEL", keys.arrivals("bob"))], "bob 1", "not in the order"),
     "hidden for nothing": ([("DEL", keys.muted("ann", "work"))], "ann/work 13", "though not muted"),
     "item unclaimed": (
         [("HDEL", keys.feed_guids(A), "https://a.example/3")], keys.item("9"), "without its guid's claim",

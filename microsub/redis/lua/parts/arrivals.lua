@@ -1,4 +1,5 @@
--- The order of arrival: the items that a user's channels show, removed channels included, each once.
+-- The order of arrival: the items that a user's channels show, removed channels included, each once. It is kept for
+-- users who need it (sync/arrivals.py): those with `arrivals:more`.
 --
 -- arrives(id), departs(id): one channel shows the item from now on, or no longer. note_arrivals(arrivals, more, now)
 -- writes the result: an item that no channel showed before gets the next place, one that no channel shows any more
@@ -71,6 +72,7 @@ local function take_places(arrivals, more, ids)
 end
 
 local function note_arrivals(arrivals, more, now)
+  if #named == 0 or redis.call('EXISTS', more) == 0 then return end
   local coming, going = {}, {}
   for i = #named, 1, -1 do
     local id = named[i]

@@ -4,13 +4,16 @@
 -- Atomic: one snapshot of counts and shape. The shape shows whether remembered names and settings are old: it
 -- is the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
--- KEYS  1 channels  2 user  3 token?  4 behind?
+-- KEYS  1 channels  2 user  3 token?  4 behind?  5 arrivals_more?
 -- ARGV  1-3 patterns: channel, unread, apart  4 now  5 shape: the remembered one, or ''  6 compared: how many unread ids
 --       may be examined to count the distinct ones, 0 if nobody asks  7.. fields: of a channel
--- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread
---       …' by position, number of distinct unread ids, without those of hidden feeds, or -1 if too many
---       would be examined, -2 if feeds are hidden, too}; then, if the shape differs, {uid, the fields' values} per channel
+-- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines or the asked order of
+--       arrival isn't kept yet, shape, 'unread unread …' by position, number of distinct unread ids, without those of
+--       hidden feeds, or -1 if too many would be examined, -2 if feeds are
+--       hidden, too}; then, if the shape differs, {uid, the fields' values} per
+--       channel
 -- include: active
+-- include: kept
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape', 'apart')
 if KEYS[3] then
@@ -18,6 +21,7 @@ if KEYS[3] then
   if not scope then return { 'token' } end
   if user[1] then return { 'disabled' } end
   waiting = redis.call('EXISTS', KEYS[4])
+  if KEYS[5] and not is_kept(KEYS[5]) then waiting = 1 end
 end
 local before, after = string.match(ARGV[2], '^(.*)%*(.*)$')
 local uids, counts, sum, largest = redis.call('ZRANGE', KEYS[1], 0, -1), {}, 0, nil

@@ -8,16 +8,17 @@
 -- ARGV  1 limit  2 order: 'newest' or 'oldest' first  3 after: the position after which to begin, '' for the end
 --       4 uid: or 'global'  5, 6 patterns: posts, unread  7 now
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; else {'',
---       scopes or '', 1 if posts wait to be added to timelines of this user, 'id position id position …', three texts
+--       scopes or '', 1 if posts wait to be added to timelines of this user or the order isn't kept yet, 'id position id position …', three texts
 --       of one digit per id, 1 if it is unread, is saved, is in the channel, and 1 if more follow}
 -- include: active
+-- include: kept
 local MOST_ASKED = 10000
 local uid, scope, waiting = ARGV[4], '', 0
 if KEYS[6] then
   scope = scope_of(KEYS[6], ARGV[7])
   if not scope then return { 'token' } end
   if redis.call('HEXISTS', KEYS[5], 'disabled') == 1 then return { 'disabled' } end
-  waiting = redis.call('EXISTS', KEYS[7])
+  waiting = (redis.call('EXISTS', KEYS[7]) == 1 or not is_kept(KEYS[3] .. ':more')) and 1 or 0
 end
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 or (uid ~= 'global' and not redis.call('ZSCORE', KEYS[1], uid)) then return { 'channel' } end

@@ -1,18 +1,18 @@
 -- Makes the named items' positions in the order of arrival agree with what the user's channels show.
 --
 -- Atomic per item: the channels that show it are counted in the step that writes the count. A shown item without a
--- position gets the next one. Correct items stay unchanged.
+-- position gets the next one. Correct items stay unchanged, and so does an order that isn't kept.
 --
 -- KEYS  1 channels  2 removed_channels  3 arrivals  4 arrivals_more
 -- ARGV  1 now  2 posts_pattern  3.. ids: oldest first
--- reply number of items examined, from the first one
+-- reply number of items examined, from the first one on
 local keys = {}
 for i = 1, 2 do
   for _, uid in ipairs(redis.call('ZRANGE', KEYS[i], 0, -1)) do keys[#keys + 1] = (string.gsub(ARGV[2], '%*', uid)) end
 end
 local ids = {}
 for i = 3, math.min(#ARGV, 2 + math.max(1, math.floor(20000 / math.max(1, #keys)))) do ids[i - 2] = ARGV[i] end
-if #ids == 0 then return 0 end
+if #ids == 0 or redis.call('EXISTS', KEYS[4]) == 0 then return #ids end
 local shown = {}
 for i = 1, #ids do shown[i] = 0 end
 for _, key in ipairs(keys) do
