@@ -131,7 +131,8 @@ class PackReport:
 def pack(settings: Settings, dry_run: bool, as_json: bool) -> None:
     """Pack the posts and timelines of an earlier version now.
 
-    Packed posts take a third of the memory, and the ids of posts that have left a timeline a twentieth. New ones are
+    Packed posts take a third of the memory, and the ids of posts that have left a timeline a twentieth; orders of
+    arrival that nothing needs are deleted. New ones are
     packed when they are stored, and workers pack those that an earlier version stored, with pauses: this command does
     it now and prints the result. A server of this version can keep running. With --dry-run the data may still be that
     of the earlier version, and stays so; of many posts, some are looked at.

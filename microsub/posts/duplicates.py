@@ -10,6 +10,7 @@ those of the link's host, then the oldest of every host. A post that isn't remem
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,10 +148,54 @@ def _agree(link: str, other: str) -> bool:
     return not link or not other or normalise_url(link) == normalise_url(other)
 
 
+_WHOLE = 64
+"""Hex digits of a whole identity."""
+
+
+def short(identity: str) -> str:
+    """A common identity as it is stored: the first 128 bits of its digest, in 22 characters; a short one unchanged."""
+    if len(identity) != _WHOLE:
+        return identity
+    return base64.urlsafe_b64encode(bytes.fromhex(identity)[:16]).rstrip(b"=").decode()
+
+
+def is_whole(identity: str) -> bool:
+    """Whether an item stores the whole identity, as up to layout 11."""
+    return len(identity) == _WHOLE
+
+
 def register(identity: str, post: PostOfFeed) -> list[Command]:
     """Commands that register a post among its duplicates."""
-    key = keys.duplicates(identity)
+    key = keys.duplicates(short(identity))
     return [("SADD", key, post.member()), ("EXPIRE", key, LIFETIME)]
+
+
+def unregister(identity: str, post: PostOfFeed) -> list[Command]:
+    """Commands that remove a post from its duplicates."""
+    return [("SREM", key, post.member()) for key in _keys(identity)]
+
+
+def _keys(identity: str) -> list[str]:
+    """The sets of an identity: one, and up to layout 11 another one by the whole identity."""
+    return [keys.duplicates(one) for one in dict.fromkeys((short(identity), identity))]
+
+
+async def run_and_shorten(redis: Redis, commands: Sequence[Command], identities: Iterable[str]) -> None:
+    """Run commands, and move the duplicates of whole identities from the sets of layout 11.
+
+    One round trip, unless there are such sets. Look-ups for a whole identity ask both sets, so it may be interrupted;
+    repeating it changes nothing.
+    """
+    old = {one: keys.duplicates(one) for one in identities if is_whole(one)}
+    replies = await redis.pipeline([*commands, *(("SMEMBERS", key) for key in old.values())])
+    there = {one: members for one, members in zip(old, replies[len(commands) :], strict=True) if members}
+    if there:
+        moves: list[Command] = []
+        for one, members in there.items():
+            key = keys.duplicates(short(one))
+            moves += [("SADD", key, *members), ("EXPIRE", key, LIFETIME)]
+        await redis.pipeline(moves)
+        await redis.pipeline([("DEL", old[one]) for one in there])
 
 
 async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> dict[str, tuple[Duplicate, ...]]:
@@ -158,13 +203,17 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> d
 
     One round trip, and another one if there are more than can be remembered: the surplus is forgotten.
     """
-    replies = await redis.pipeline([("SMEMBERS", keys.duplicates(identity)) for identity in wanted])
+    asked = [(identity, key) for identity in wanted for key in _keys(identity)]
+    replies = await redis.pipeline([("SMEMBERS", key) for _, key in asked])
+    members: dict[str, dict[bytes, None]] = {}
+    for (identity, _), reply in zip(asked, replies, strict=True):
+        members.setdefault(identity, {}).update(dict.fromkeys(reply))
     found: dict[str, tuple[Duplicate, ...]] = {}
     forget: list[Command] = []
-    for (identity, asking), reply in zip(wanted.items(), replies, strict=True):
-        posts = [PostOfFeed.read(member) for member in reply]
+    for identity, asking in wanted.items():
+        posts = [PostOfFeed.read(member) for member in members[identity]]
         if many := surplus(posts):
-            forget.append(("SREM", keys.duplicates(identity), *(post.member() for post in many)))
+            forget += [("SREM", key, *(post.member() for post in many)) for key in _keys(identity)]
             gone = set(many)
             posts = [post for post in posts if post not in gone]
         found |= {mine.item: duplicates_of(mine, posts) for mine in asking}

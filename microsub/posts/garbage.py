@@ -141,8 +141,8 @@ async def _duplicate_left(redis: Redis, one: Candidate) -> list[Command]:
     if not one.common:
         return []
     feed_url = text_of(await redis.command("HGET", keys.feed(one.feed), "url") or b"")
-    member = duplicates.PostOfFeed(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
-    return [("SREM", keys.duplicates(one.common), member)]
+    post = duplicates.PostOfFeed(one.id, one.feed, host_of(feed_url), host_of(one.link))
+    return duplicates.unregister(one.common, post)
 
 
 async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:

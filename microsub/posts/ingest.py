@@ -344,12 +344,14 @@ class PostWriter:
                 "discovered": score_text(now),
                 "Published": candidate.published,
             }
+            if not candidate.incomplete:
+                del fields["incomplete"]
             if candidate.guid in was:
                 fields[duplicates.WAS] = was[candidate.guid]
             commands.append(("HSET", keys.item(item_id), *_flat(fields)))
             if candidate.common:
                 commands += duplicates.register(candidate.common, _post_of(feed, item_id, candidate))
-        await self._redis.pipeline(commands)
+        await duplicates.run_and_shorten(self._redis, commands, [one.common for one in fresh if one.common])
         return numbered
 
     async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
@@ -409,14 +411,17 @@ class PostWriter:
     async def _prolong(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
         """Extend how long duplicates are remembered while a feed lists them; written at most once a month."""
         commands: list[Command] = []
-        calls = []
+        calls, shared = [], list[str]()
         for old, candidate in listed:
-            if candidate.common and (now - old.registered_at > duplicates.REFRESH or old.common != candidate.common):
+            if candidate.common and (
+                now - old.registered_at > duplicates.REFRESH or old.common != duplicates.short(candidate.common)
+            ):
                 commands += duplicates.register(candidate.common, _post_of(feed, old.id, candidate))
-                fields = ("twin", candidate.common, "twin_at", score_text(now))
+                shared.append(candidate.common)
+                fields = ("twin", duplicates.short(candidate.common), "twin_at", score_text(now))
                 calls.append(_UPDATE(old.id, how="change", version=ANY, fields=fields))
         if commands:
-            await self._redis.pipeline(commands)
+            await duplicates.run_and_shorten(self._redis, commands, shared)
             await self._redis.scripts(calls)
 
 
@@ -665,7 +670,7 @@ def _changing(
     if version:
         fields["version"] = version
     if candidate.common:
-        fields |= {"twin": candidate.common, "twin_at": score_text(now)}
+        fields |= {"twin": duplicates.short(candidate.common), "twin_at": score_text(now)}
     return fields
 
 
@@ -692,7 +697,7 @@ def _post_of(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> duplicat
 def _withdrawal(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> list[Command]:
     commands: list[Command] = [("DEL", keys.item(item_id))]
     if candidate.common:
-        commands.append(("SREM", keys.duplicates(candidate.common), _post_of(feed, item_id, candidate).member()))
+        commands += duplicates.unregister(candidate.common, _post_of(feed, item_id, candidate))
     return commands
 
 

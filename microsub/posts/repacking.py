@@ -1,5 +1,6 @@
-"""Packing of the posts that an earlier version stored as plain JSON, by and by, while they are read and edited.
+"""Packing of the posts that an earlier version stored, by and by, while they are read and edited.
 
+Up to layout 8 their JSON was plain, and up to layout 11 they stored the whole digest that they share with duplicates.
 Ids are visited in order, and the next one is kept in Redis, so that a process that takes over goes on there. Each post
 is packed only if its JSON is still the one that was read: an edit in between is packed already. Repeating it changes
 nothing.
@@ -14,15 +15,17 @@ from dataclasses import KW_ONLY, asdict, dataclass, replace
 
 import structlog
 
+from microsub.posts import duplicates
 from microsub.posts.garbage import newest_id
 from microsub.posts.items import PIECE, within
 from microsub.posts.packing import packed
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
 from microsub.redis.scripts import load
 
-_PACK = load("item_pack")
+_PACK, _CHANGED_IF = load("item_pack"), load("compare_and_set")
 _BATCH = 50
 """Posts at once: Redis writes them in about two milliseconds, and answers others then."""
 _REST = 4.0
@@ -35,13 +38,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepackingReport:
-    """The result: the number of packed `posts`, and their bytes `before` and `after`.
+    """The result: the number of packed `posts`, and their bytes `before` and `after`; `shortened` of them had whole
+    digests, whose bytes are counted as well.
 
     With `dry_run` nothing was changed: this is what would be packed, or an estimate of it if there are more ids than
     were looked at (`estimated`). `left`: another process is packing posts, and this one has left them to it.
     """
 
     posts: int = 0
+    shortened: int = 0
     before: int = 0
     after: int = 0
     dry_run: bool = False
@@ -60,7 +65,7 @@ class RepackingReport:
         did = "would be packed" if self.dry_run else "were packed"
         freed = "would free" if self.dry_run else "freed"
         sizes = f"{_megabytes(self.before - self.after)} of {_megabytes(self.before)}"
-        return f"{some}{self.posts} posts {did}, which {freed} {some}{sizes}"
+        return f"{some}{self.posts} posts and {self.shortened} digests {did}, which {freed} {some}{sizes}"
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +89,13 @@ class Repacking:
                 ids = range(int(first), min(int(first) + _BATCH, await newest_id(self.redis) + 1))
                 if not ids:
                     await self.redis.command("DEL", keys.packing())
-                    log.info("all posts are packed", posts=report.posts, before=report.before, after=report.after)
+                    log.info(
+                        "all posts are packed",
+                        posts=report.posts,
+                        shortened=report.shortened,
+                        before=report.before,
+                        after=report.after,
+                    )
                     break
                 report = await self._batch(ids, report)
                 await self.redis.command("SET", keys.packing(), ids.stop, "XX")
@@ -99,11 +110,13 @@ class Repacking:
         ids = range(first, last + 1, step)
         for start in range(0, len(ids), _BATCH):
             report = await self._batch(ids[start : start + _BATCH], report)
-        return replace(report, posts=report.posts * step, before=report.before * step, after=report.after * step)
+        sums = {name: getattr(report, name) * step for name in ("posts", "shortened", "before", "after")}
+        return replace(report, **sums)
 
     async def _batch(self, ids: Sequence[int], report: RepackingReport) -> RepackingReport:
         """Pack the plain ones of these posts, a few megabytes at a time, unless it is a dry run."""
         texts = list(map(str, ids))
+        report = await self._digests(texts, report)
         stored = await self.redis.pipeline([("HSTRLEN", keys.item(one), "Data") for one in texts])
         left = [(one, size) for one, size in zip(texts, stored, strict=True) if size]
         while left:
@@ -125,6 +138,25 @@ class Repacking:
                 after=report.after + sum(len(found[one]) for one in done),
             )
         return report
+
+    async def _digests(self, ids: Sequence[str], report: RepackingReport) -> RepackingReport:
+        """Shorten the digests of these posts and move the sets of their duplicates, unless it is a dry run."""
+        rows = await self.redis.pipeline([("HGET", keys.item(one), "twin") for one in ids])
+        whole = {one: text(row) for one, row in zip(ids, rows, strict=True) if row and duplicates.is_whole(text(row))}
+        if not whole:
+            return report
+        if not report.dry_run:
+            await duplicates.run_and_shorten(self.redis, (), dict.fromkeys(whole.values()))
+            changes = {one: ("twin", identity, duplicates.short(identity)) for one, identity in whole.items()}
+            await self.redis.scripts([_CHANGED_IF(record=keys.item(one), fields=what) for one, what in changes.items()])
+        # In the post, and in the name of the set.
+        before, after = (2 * sum(map(len, each)) for each in (whole.values(), map(duplicates.short, whole.values())))
+        return replace(
+            report,
+            shortened=report.shortened + len(whole),
+            before=report.before + before,
+            after=report.after + after,
+        )
 
 
 def _packed(plain: Mapping[str, bytes]) -> dict[str, bytes]:

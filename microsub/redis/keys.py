@@ -70,7 +70,9 @@ articles = key("meta:articles")
 """
 
 packing = key("meta:packing")
-"""String: the next item id to be packed. Permanent while there are posts of layout 8. `posts.repacking`."""
+"""String: the next item id to be packed. Permanent while there are posts of layout 11 or earlier.
+`posts.repacking`.
+"""
 
 packing_timelines = key("meta:packing:timelines")
 """String: 1. Permanent while there may be timelines of layout 9. `timelines.repacking`."""
@@ -189,7 +191,8 @@ when no timeline or output feed refers to it any more.
 """
 
 duplicates = key_of("twins:<identity>")
-"""Set: `<item id> <feed id> <host> <link host>` of items with the same normalised guid and link. Lifetime: 400 days
+"""Set: `<item id> <feed id> <host> <link host>` of items with the same normalised guid and link, whose digest names it:
+128 bits in 22 characters (up to layout 11, 256 in 64 hex digits). Lifetime: 400 days
 after the last write, prolonged while a feed lists the post. `posts.duplicates`.
 """
 

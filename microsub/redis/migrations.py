@@ -17,7 +17,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
-VERSION = 11
+VERSION = 12
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
 
 PACKED = 9
@@ -28,6 +28,9 @@ COMPACT_GONE = 10
 
 ARRIVALS_ON_DEMAND = 11
 """From this layout on, the order of arrival is kept only for users who need it."""
+
+SHORT_DIGESTS = 12
+"""From this layout on, posts store half of the digest that they share with duplicates."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -63,10 +66,16 @@ async def _look_for_orders(redis: Redis) -> None:
     await redis.command("SET", keys.packing_timelines(), 1, "NX")
 
 
+async def _shorten_digests(redis: Redis) -> None:
+    """Let upkeep visit all posts from the first one on; those that are packed already stay as they are."""
+    await redis.command("SET", keys.packing(), 1)
+
+
 STEPS: Mapping[int, Step] = {
     PACKED: _pack_posts,
     COMPACT_GONE: _put_gone_aside,
     ARRIVALS_ON_DEMAND: _look_for_orders,
+    SHORT_DIGESTS: _shorten_digests,
 }
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 
