@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +33,8 @@ class HealthReport:
     `reason` explains a problem with Redis in a sentence that is safe to publish. `backend` is `refused` while
     backend.json is invalid and the previous configuration stays active, and `lost` while Redis has lost its data and
     the file isn't applied again yet. `engine` is that of the data, None if it is unknown. `push` is the state of hubs
-    (`websub.store.push_state`), None if the server subscribes to none; then posts come from polls.
+    (`websub.store.push_state`), None if the server subscribes to none; then posts come from polls. `doubts` are
+    warnings about settings of Redis, as of the first check.
     """
 
     redis: RedisState
@@ -44,6 +45,7 @@ class HealthReport:
     dead_letters: int = 0
     push: PushState | None = None
     engine: Engine | None = None
+    doubts: Sequence[str] = ()
 
     @property
     def status(self) -> Literal["ok", "degraded", "failing"]:
@@ -79,6 +81,7 @@ class Health:
         self._push = push
         self._probed = float("-inf")
         self._engine: Engine | None = None
+        self._doubts: Sequence[str] = ()
         self._refusals: list[ServerReply] = []
         """Problems of the last probing write."""
 
@@ -95,14 +98,16 @@ class Health:
         age = None if last is None else max(0.0, now - last)
         worker: WorkerState = "ok" if age is not None and age <= WORKER_SILENCE else "silent"
         shown = None if age is None else round(age, 1)
-        return HealthReport(found.state, worker, shown, found.reason, backend, letters, push, self._engine)
+        parts = (found.state, worker, shown, found.reason, backend, letters, push, self._engine, self._doubts)
+        return HealthReport(*parts)
 
     async def _signs_of(self, now: float) -> tuple[float | None, int, PushState | None] | None:
         """The last heartbeat, the number of dead letters and the state of hubs; None if Redis doesn't tell."""
         try:
             async with asyncio.timeout(PATIENCE):
                 last, letters = await self._signs.last_sign(), await self._signs.dead_letters()
-                self._engine = self._engine or await self._signs.engine()
+                if self._engine is None:
+                    self._engine, self._doubts = await self._signs.engine(), await self._signs.doubts()
                 return last, letters, await self._push(now) if self._push is not None else None
         except (StoreError, TimeoutError):
             return None

@@ -13,6 +13,7 @@ from microsub.base.errors import StoreError, StoreFull, StoreUnconfirmed
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
+from microsub.redis.connect import doubts
 from microsub.redis.engine import Engine
 from microsub.redis.multiplexer import SILENT, Multiplexed
 from microsub.redis.protocol import ALIVE, Redis
@@ -96,6 +97,10 @@ class Presence:
             return Engine.of_info(dict(line.split(":", 1) for line in lines if ":" in line))
         except ValueError:
             return None
+
+    async def doubts(self) -> list[str]:
+        """See `connect.doubts`."""
+        return await doubts(self._redis)
 
     async def dead_letters(self) -> int:
         """The number of messages kept because all attempts to handle them failed."""

@@ -67,7 +67,7 @@ def health(check: Callable[[], Awaitable[HealthReport]], monitors: Monitors) -> 
 
     async def answer(request: Request) -> Response:
         report = await check()
-        content: dict[str, str | float] = {"status": report.status}
+        content: dict[str, str | float | list[str]] = {"status": report.status}
         if monitors.admits(request):
             content |= {"redis": report.redis, "worker": report.worker, "backend": report.backend}
             if report.worker_age is not None:
@@ -80,6 +80,8 @@ def health(check: Callable[[], Awaitable[HealthReport]], monitors: Monitors) -> 
                 content["dead_letters"] = report.dead_letters
             if report.push is not None:
                 content["push"] = report.push
+            if report.doubts:
+                content["doubts"] = [*report.doubts]
         return json_response(content, 200 if report.status == "ok" else 503)
 
     return answer

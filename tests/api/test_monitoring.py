@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from starlette.requests import Request
 
@@ -17,8 +19,11 @@ from microsub.admin.health import PROBE_SECONDS, Health
 from microsub.base.errors import StoreUnavailable
 from microsub.feeds.record import Feeds
 from microsub.redis.cluster import ClusterRedis
+from microsub.redis.connect import connect
+from microsub.redis.embedded.server import start_embedded
 from microsub.redis.multiplexer import SILENT, Acknowledged, Multiplexed
 from microsub.redis.presence import Presence, ProcessCounts
+from microsub.server import monitoring
 from microsub.server.monitoring import Monitors
 from tests.support.cluster import serving
 from tests.support.waiting import wait_until
@@ -184,3 +189,22 @@ async def test_the_missing_master_of_a_cluster_is_named(cluster_url: str, monkey
     finally:
         await redis.command("DEL", "probe:0")
         await redis.aclose()
+
+
+async def test_settings_that_waste_memory_and_may_not_be_changed_are_named(tmp_path: Path) -> None:
+    """/health says what they cost, and what to set; of an embedded engine there is nothing to say."""
+    engine = start_embedded(tmp_path)
+    redis = await connect(engine.url)
+    try:
+        assert (await Health(Presence(redis)).check(0.0)).doubts == []
+        await redis.command("CONFIG", "SET", "set-max-intset-entries", "512")
+        await redis.command("ACL", "SETUSER", "default", "-config|set")
+        health = Health(Presence(redis))
+        page = monitoring.health(lambda: health.check(0.0), Monitors())
+        (doubt,) = orjson.loads(bytes((await page(request("127.0.0.1"))).body))["doubts"]
+        assert "ten times the memory" in doubt
+        assert "set-max-intset-entries is 512, set it to 100000" in doubt
+        await redis.command("ACL", "SETUSER", "default", "+config")
+    finally:
+        await redis.aclose()
+        engine.stop()
