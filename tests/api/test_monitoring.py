@@ -191,7 +191,7 @@ async def test_the_missing_master_of_a_cluster_is_named(cluster_url: str, monkey
         await redis.aclose()
 
 
-async def test_settings_that_waste_memory_and_may_not_be_changed_are_named(tmp_path: Path) -> None:
+async def test_settings_that_waste_memory_are_named(tmp_path: Path) -> None:
     """/health says what they cost, and what to set; of an embedded engine there is nothing to say."""
     engine = start_embedded(tmp_path)
     redis = await connect(engine.url)

@@ -89,7 +89,7 @@ async def test_copies_of_earlier_data_know_each_other_before_and_after(redis):
     assert (await repacking(redis).run()).shortened == (await repacking(redis).foresee()).shortened == 0
 
 
-async def test_a_new_copy_and_those_of_earlier_data_know_each_other_at_once(redis):
+async def test_a_new_copy_knows_those_of_earlier_data(redis):
     """Before upkeep has come to them."""
     made = await of_layout_11(redis)
     made.append(await store(redis, FEEDS[2]))
@@ -141,7 +141,7 @@ async def test_a_deleted_post_leaves_both_sets(redis):
 
 
 def test_a_digest_keeps_128_bits() -> None:
-    """In 22 characters; what is no whole digest stays as it is."""
+    """In 22 characters; other texts stay as they are."""
     digests = {duplicates.short(shared(str(number))) for number in range(1000)}
     assert len(digests) == 1000
     assert {len(one) for one in digests} == {22}

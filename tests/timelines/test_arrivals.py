@@ -192,7 +192,7 @@ async def unkept(redis: Redis, count: int = 12) -> OneReader:
     return world
 
 
-async def test_nothing_is_kept_for_users_who_need_no_order(world: OneReader) -> None:
+async def test_an_order_that_nobody_needs_stays_empty(world: OneReader) -> None:
     """Whatever happens to their items."""
     await forget_order(world.redis, ANN)
     await world.add("home", *(item(number) for number in range(1, 9)))
@@ -223,8 +223,8 @@ async def test_the_first_sync_has_everything_before_what_arrives_later(redis: Re
     assert await wrong_arrivals(redis, ANN) == {}
 
 
-async def test_items_that_come_and_go_during_the_first_sync_are_counted_right(redis: Redis) -> None:
-    """Whatever channels show and remove between any two of its round trips, as another process does."""
+async def test_changes_during_the_first_sync_are_counted(redis: Redis) -> None:
+    """Channels show and remove items between any two of its round trips."""
     for trip in range(20):
         await redis.command("FLUSHDB")
         world = await unkept(redis)
@@ -285,7 +285,7 @@ async def test_a_first_sync_killed_anywhere_is_finished_by_the_next(real_redis: 
     assert await killed_anywhere(redis, begin, sync, state) > 5
 
 
-async def test_items_keep_their_places_if_another_process_begins_at_the_same_time(redis: Redis) -> None:
+async def test_two_first_syncs_at_once_finish_one_order(redis: Redis) -> None:
     """Both finish the same order."""
     world = await unkept(redis)
     await redis.script(arrivals.load("arrival_begin")(ANN, now=NOW))

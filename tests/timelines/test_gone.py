@@ -58,7 +58,7 @@ OLD = {
 }
 
 
-async def test_ids_that_had_left_stay_out_before_and_after_they_are_packed(world: OneReader) -> None:
+async def test_ids_that_had_left_stay_out(world: OneReader) -> None:
     """Whatever the reason: only unfollowed ones return, and only once."""
     await of_layout_9(world, OLD)
     assert {uid: await left(world, uid) for uid in OLD} == OLD
@@ -81,7 +81,9 @@ async def test_a_dry_run_says_about_what_is_freed_and_changes_nothing(world: One
     assert await world.redis.command("ZCARD", keys.gone_before(ANN, "home")) == MANY
     for uid in OLD:
         await world.redis.command("RENAME", keys.gone_before(ANN, uid), keys.gone(ANN, uid))
-    assert await repacking(world).foresee() == foreseen
+    earlier = await repacking(world).foresee()
+    assert (earlier.ids, earlier.after) == (foreseen.ids, foreseen.after)
+    assert earlier.before == pytest.approx(foreseen.before, rel=0.01), "another name of the key"
     await migrate(world.redis)
     await world.redis.command("SET", keys.schema(), COMPACT_GONE - 1)
     await migrate(world.redis)

@@ -28,6 +28,7 @@ from microsub.redis import keys
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from microsub.timelines.gone import absences
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.saved import SavedPosts
 from microsub.transfer import user_export, user_import
@@ -169,14 +170,17 @@ class Everything:
                 (one.url, one.name, one.followed_at, records[one.feed].url, records[one.feed].title) for one in followed
             ]
             found[f"{uid} since"] = {records[one.feed].url: since.get(one.feed) for one in followed}
-            for what in ("posts", "unread", "read", "hidden", "hidden_read", "gone"):
+            for what in ("posts", "unread", "read", "hidden", "hidden_read"):
                 key = getattr(keys, what)
                 flat = await self.world.redis.command("ZRANGE", key(self.user, uid), 0, -1, "WITHSCORES")
                 ids = [item.decode() for item in flat[0::2]]
-                names = await self._names(ids, what == "gone")
+                names = await self._names(ids, False)
                 rows = [(*name, float(score)) for name, score in zip(names, flat[1::2], strict=True)]
                 # Posts of several feeds with the same microsecond are ordered by the digits of their ids.
                 found[f"{uid} {what}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
+            left = [one async for some in absences(self.world.redis, self.user, uid) for one in some]
+            names = await self._names([one.id for one in left], True)
+            found[f"{uid} gone"] = sorted((*name, one.reason) for name, one in zip(names, left, strict=True))
         found["outputs"] = []
         for feed in await outputs.all_of(self.user):
             rows = [
