@@ -59,7 +59,7 @@ OLD = {
 
 
 async def test_ids_that_had_left_stay_out(world: OneReader) -> None:
-    """Whatever the reason: only unfollowed ones return, and only once."""
+    """Only unfollowed ones return, and only once."""
     await of_layout_9(world, OLD)
     assert {uid: await left(world, uid) for uid in OLD} == OLD
     await world.add("home", item(1000), item(1001), item(1005))

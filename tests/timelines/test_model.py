@@ -116,7 +116,7 @@ class Machine(History):
 
     @rule()
     def an_app_syncs(self) -> None:
-        """From then on the order of arrival is kept; what is there comes before all that arrives later."""
+        """From then on the order of arrival is kept; earlier items come before later ones."""
         now = self.tick()
         assert self.run(keep_order(self.redis, self.world.items, ANN, now)) == self.is_ordered
         self.is_ordered = True

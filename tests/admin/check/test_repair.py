@@ -15,7 +15,7 @@ from tests.support.one_reader import ANN, NOW, OneReader, item
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> None:
-    """Whatever ids are in whatever sets, a repair restores the invariants and makes nothing unread."""
+    """From any ids in any sets, a repair restores the invariants and makes nothing unread."""
     chance = random.Random(seed)
     await world.add("home", *(item(n) for n in range(1, 30)))
     for number in range(1, 40):
