@@ -23,6 +23,7 @@ from microsub.timelines.timelinekeys import timeline_keys, url_lines
 
 BATCH = 500
 
+
 async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
     """All items of a channel in batches, the oldest first, then the muted ones; each once, with the time of reading."""
     for key, read in (
