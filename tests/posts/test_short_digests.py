@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
 
 from microsub.feeds.record import Feeds
 from microsub.posts import duplicates
@@ -19,7 +18,6 @@ from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere
 
-pytestmark = pytest.mark.fake_too
 
 FEEDS = ("https://blog.example/atom", "https://blog.example/rss", "https://blog.example/json")
 NAMES = ("one", "two", "three")
