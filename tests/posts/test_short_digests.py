@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-
 from microsub.feeds.record import Feeds
 from microsub.posts import duplicates
 from microsub.posts.duplicates import PostOfFeed
@@ -17,7 +16,6 @@ from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere
-
 
 FEEDS = ("https://blog.example/atom", "https://blog.example/rss", "https://blog.example/json")
 NAMES = ("one", "two", "three")
