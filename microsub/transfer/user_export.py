@@ -147,7 +147,7 @@ class UserExport:
             async for some in states(self.redis, user, channel.uid):
                 there.update(int(item) for item, _ in some)
             async for gone in absences(self.redis, user, channel.uid):
-                left.update(int(item) for item, _, _ in gone)
+                left.update(int(item) for item, _ in gone)
         async for ids in self.outputs.references(user):
             there.update(map(int, ids))
         return there, left
