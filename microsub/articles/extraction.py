@@ -23,6 +23,8 @@ MOST_TAGS = 50_000
 _CROWDED = 5000
 """Attributes of one tag; scripts count as tags too, so pages seem to have many."""
 
+NONE = "no article was found on the page"
+
 _FREE = 2000
 """Characters of an article that is shown although its page says that it must be paid for: this page shows it all."""
 
@@ -59,10 +61,10 @@ def article_in(body: bytes, url: str, content_type: str | None, title: str) -> A
         # The library's parser ignores levels beyond its limit.
         part = articles.main_part(html if too_deep(html) else plain_shapes(unscripted(html), base), base)
     except ValueError:
-        raise ParseError(url, "no article was found on the page") from None
+        raise ParseError(url, NONE) from None
     content = content_of(cut(_without_title(part, title), MAX_BODY), None, base, url)
     if content is None or not content.text:
-        raise ParseError(url, "no article was found on the page")
+        raise ParseError(url, NONE)
     if len(content.text) < _FREE and _PAID.search(html):
         raise ParseError(url, "the page shows the article only to subscribers")
     return Article(content.html or "", content.text)

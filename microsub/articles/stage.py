@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from microsub.articles.cuts import Judgement, is_cut
-from microsub.articles.extraction import ARTICLE_IN, Article
+from microsub.articles.extraction import ARTICLE_IN, NONE, Article
 from microsub.base.errors import ParseError
 from microsub.feeds import Event
 from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
@@ -110,7 +110,7 @@ class PageReader:
         if isinstance(found, FetchFailed):
             return NoArticle(found.detail, found.lasting, unreached=not found.lasting and found.status is None)
         if not isinstance(found, Fetched):
-            return NoArticle("no article was found on the page", lasting=False)
+            return NoArticle(NONE, lasting=False)
         try:
             about = found.final_url, found.content_type, title
             return await self._parser.run(ARTICLE_IN, found.url, found.body, *about, keys=("articles",))
@@ -173,6 +173,18 @@ class ArticleStage:
             elif found.unreached:
                 break  # its other pages would take as long, and fail too
         return judged
+
+    async def read_one(self, item: str) -> NoArticle | None:
+        """Store the full text of one post, because somebody asks for it; returns why there is none."""
+        for post in await self._posts([item]):
+            found = await self.reader.read(post.link, post.title)
+            if isinstance(found, NoArticle):
+                return found
+            if (why := await self._take(post, found)) is not None:
+                return NoArticle(why, lasting=True)
+            await self.items.note({post.id: {FULL_OF: post.link}})
+            return None
+        return NoArticle(NONE, lasting=True)
 
     async def _choice(self, feed_id: str) -> FullTextChoice:
         """The strongest choice of the feed's followers."""

@@ -298,7 +298,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFe
     read_state = ReadState(stores.redis, stores.items.scores)
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
     views = PostViews(stores.feeds, parts.images, parts.reading.own_names)
-    posts = PostPages(reader, parts.reading, views, stores.outputs, parts.answers)
+    posts = PostPages(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles)
     displays = ChannelDisplays(stores.redis)
     timelines = TimelinePages(
         reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo, displays

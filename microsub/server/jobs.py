@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub import admin, delivery, polling, post_store, posts, search, timelines, websub
+from microsub import admin, articles, delivery, polling, post_store, posts, search, timelines, websub
 from microsub.base.errors import StoreError
 from microsub.base.settings import Settings
 from microsub.configuration.document import check
@@ -46,6 +46,12 @@ QUEUES: Mapping[str, Callable[[Stores, delivery.Stages, ParsePool], Handler]] = 
 
 STAGES = ("stored", "incomplete", "articles", *QUEUES)
 """All queues: ids for timelines, ids to be completed, feeds with articles to be read, and those of features."""
+
+
+def article_stage(stores: Stores, page_reader: articles.PageReader) -> articles.ArticleStage:
+    """The handler of feeds with posts whose full texts may be wanted."""
+    parts = (stores.feeds, stores.items, stores.channels, stores.events, Stream(stores.redis, "articles"))
+    return articles.ArticleStage(*parts, page_reader, clock=stores.clock)
 
 
 def letter_retry(stores: Stores) -> Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]:

@@ -19,13 +19,14 @@ from microsub.accounts import (
     UserQuotas,
 )
 from microsub.admin import Figures, Health, Hours, ServerOverview, Survey
+from microsub.articles import ArticleStage, PageReader
 from microsub.backend_file import Configuration
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.effective import Status
 from microsub.configuration.model import IdentitySettings, Registration
 from microsub.discovery import Directory, EnteredAddresses, PickedPosts, Search
-from microsub.fetch import Fetcher
+from microsub.fetch import Fetcher, SpacedFetcher
 from microsub.hub import ChannelTopics, TopicChanges, Topics
 from microsub.identity import (
     Admission,
@@ -53,7 +54,7 @@ from microsub.posts import Imported
 from microsub.reader.answering.answers import Answers
 from microsub.reader.reading.images import Images
 from microsub.search import IndexReader, PostSearch
-from microsub.server.jobs import STAGES, figures, letter_retry, store_of_posts, survey
+from microsub.server.jobs import STAGES, article_stage, figures, letter_retry, store_of_posts, survey
 from microsub.server.stores import (
     Stores,
     callback_base,
@@ -196,6 +197,11 @@ class WebParts:
             catch_up=catch_up(stores),
             seen=ActivityNotes(self.activity.note),
         )
+
+    @cached_property
+    def articles(self) -> ArticleStage:
+        """The full texts that readers ask for."""
+        return article_stage(self.stores, PageReader(SpacedFetcher(self.plain), self.parser))
 
     @cached_property
     def following(self) -> Following:

@@ -25,12 +25,12 @@ from microsub.posts import Ingest
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 from microsub.server.fetching import open_caching_fetcher, open_completing, open_page_reader
-from microsub.server.jobs import QUEUES
+from microsub.server.jobs import QUEUES, article_stage
 from microsub.server.parsers import TASKS
 from microsub.server.stores import Stores, callback_base, ingest, notifications
 from microsub.timelines import TimelineBacklog
 from microsub.websub import Subscriber
-from microsub.work import DeadLetters, Patience, Stream
+from microsub.work import DeadLetters, Patience
 
 log = structlog.get_logger(__name__)
 
@@ -115,12 +115,6 @@ def delivery_stages(
     for queue, handler in QUEUES.items():
         stages.serve(queue, handler(stores, stages, parser))
     return stages
-
-
-def article_stage(stores: Stores, page_reader: articles.PageReader) -> articles.ArticleStage:
-    """The handler of feeds with posts whose full texts may be wanted."""
-    parts = (stores.feeds, stores.items, stores.channels, stores.events, Stream(stores.redis, "articles"))
-    return articles.ArticleStage(*parts, page_reader, clock=stores.clock)
 
 
 def feed_poller(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Literal
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.model.reader import Subscription
@@ -12,6 +13,9 @@ from microsub.model.settings import FullTextChoice
 from microsub.posts import Texts
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.channels.store import Channels
+
+ShownText = Literal["", "own", "full"]
+"""The text of a post that somebody sees or wants to see; empty for no other than usual."""
 
 _KEPT = 300.0
 """Seconds for which choices are remembered: follows without settings of their own change no number."""

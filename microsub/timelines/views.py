@@ -24,7 +24,7 @@ from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.channels.store import ChannelNames, Channels
 from microsub.timelines.feed_names import OwnNames, feed_name
-from microsub.timelines.full_text import TextChoices
+from microsub.timelines.full_text import ShownText, TextChoices, shown_text
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.pages import read_page, shown, walk_rows
 from microsub.timelines.splicer import Splicer
@@ -211,13 +211,26 @@ class ReaderViews:
         """
         return await self._chosen(user, await self._cache.get(ids, within_reach=True), own_names)
 
-    async def post(self, user: str, id_: str) -> bytes | None:
-        """The reply with that item alone; None if none of the user's channels shows it."""
+    async def text_of(self, user: str, id_: str) -> ShownText:
+        """Which text of an item the user sees: `own`, or `full`; empty for an item without a full text."""
+        (item,) = await self._cache.get([id_], within_reach=True) or [None]
+        if not isinstance(item, Texts):
+            return ""
+        return "full" if shown_text(item, await self.texts.choices(user)) is item.full else "own"
+
+    async def post(self, user: str, id_: str, text: ShownText = "") -> bytes | None:
+        """The reply with that item alone; None if none of the user's channels shows it.
+
+        With another `text` than the user has chosen for its feed, if it has that.
+        """
         found, names = await shown(self._redis, user, GLOBAL, [id_])
         if id_ not in found:
             return None
         rows = PageRows.of([found[id_]], older=False, names=names)
-        return self.spliced(rows, await self.data(user, rows.ids), b"{}")
+        data = await self.data(user, rows.ids)
+        if text and isinstance(both := (await self._cache.get(rows.ids, within_reach=True))[0], Texts):
+            data = await self._chosen(user, [both.full if text == "full" else both.own])
+        return self.spliced(rows, data, b"{}")
 
     async def also_in(self, user: str, id_: str) -> list[str]:
         """The names of other feeds with the item that the user follows."""

@@ -14,7 +14,7 @@ from microsub.model.settings import FollowSettings
 from microsub.posts import ArticlesWanted
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.server.poller import article_stage
+from microsub.server.jobs import article_stage
 from microsub.work import Message, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world

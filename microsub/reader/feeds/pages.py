@@ -12,12 +12,13 @@ from typing import Literal, get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.articles import TROUBLE
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.feeds import FeedCondition, FeedRecord, Feeds, RequestSettings
 from microsub.model.reader import GLOBAL, NAME, Subscription
-from microsub.model.settings import FeedView, FollowSettings, SettingsOf, UserAgent
+from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.polling import PollOnRequest
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.channels.filters import words_in
@@ -25,7 +26,7 @@ from microsub.reader.channels.pages import EXPECTED, number_in
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
 from microsub.reader.reading.images import Images
-from microsub.timelines import MOST_OF_NAME, Channels, Followed, Following, ReaderViews, feed_name
+from microsub.timelines import MOST_OF_NAME, Channels, Followed, Following, ReaderViews, choice_of, feed_name
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit
 
@@ -121,11 +122,12 @@ class FeedPages:
         """What a feed is, its condition, and the user's settings for it."""
         user = await self._reader.user(visit)
         uid, follow = await self._follow(visit)
-        links, record, effective, may = await asyncio.gather(
+        links, record, effective, may, since = await asyncio.gather(
             self._reader.links(visit),
             self._feeds.get(follow.feed),
             self._settings_of(user, uid),
             self._may_set_requests(visit, follow.feed),
+            self._channels.automatic_since(),
         )
         record = record or FeedRecord(follow.feed, follow.url)
         return visit.page(
@@ -147,6 +149,8 @@ class FeedPages:
             at=TimelinePlace(uid, "all", follow.feed),
             effective=effective,
             views=get_args(FeedView),
+            text=choice_of(follow, since),
+            no_article=record.extra.get(TROUBLE, ""),
             now=visit.now,
             is_done="done" in visit.query,
             is_asked="asked" in visit.query,
@@ -164,6 +168,8 @@ class FeedPages:
             raise InvalidRequest(Sentence(EXPECTED, name="name", found=found, expected=short))
         target = await self._target(visit, uid)
         wanted = _wanted(visit, follow.settings)
+        if wanted.full_text == choice_of(replace(follow, settings=NO_SETTINGS), await self._channels.automatic_since()):
+            wanted = replace(wanted, full_text=None)
         await self._following.change(user, uid, follow.feed, visit.now, name=name, settings=wanted)
         if target != uid:
             await self._following.move(user, target, follow.url, visit.now)
@@ -306,9 +312,11 @@ def _wanted(visit: PageVisit, own: FollowSettings) -> FollowSettings:
     days = own.keep_unread_days  # parts of a day, which backend.json can have, stay
     if days is None or visit.form.text("keep_unread_days") != f"{days:g}":
         days = number_in(visit, "keep_unread_days", LONGEST_DAYS)
+    full_text = next((one for one in get_args(FullTextChoice) if one == visit.form.text("full_text")), own.full_text)
     return replace(
         own,
         view=view,
+        full_text=full_text,
         notify=notify,
         hide_in_all="hide_in_all" in visit.form,
         keep_unread_days=days,

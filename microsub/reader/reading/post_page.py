@@ -8,17 +8,23 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.base.errors import NotFound, StoreUnavailable
+from microsub.articles import ArticleStage
+from microsub.base.errors import InvalidRequest, NotFound, StoreUnavailable, TooManyRequests
+from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.identity import has_hosted_profile
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, POST, TimelinePlace
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews
-from microsub.timelines import ReaderViews
+from microsub.timelines import ReaderViews, ShownText
 from microsub.web.pages import N_
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
+
+TEXTS_OF_USER = RateLimit("full texts of posts fetched", "user", 20)
+
+_TEXTS: dict[str, ShownText] = {"full": "full", "own": "own"}
 
 MUTED_FOR = {"7": N_("for a week"), "30": N_("for 30 days"), "": N_("forever")}
 """Durations of a mute in days, as forms have them."""
@@ -28,18 +34,30 @@ class PostPages:
     """The pages of single posts, each with what the user can do with it."""
 
     def __init__(
-        self, reader: ReaderSite, reading: ReaderViews, views: PostViews, outputs: OutputFeeds, answers: Answers
+        self,
+        reader: ReaderSite,
+        reading: ReaderViews,
+        views: PostViews,
+        outputs: OutputFeeds,
+        answers: Answers,
+        articles: ArticleStage,
     ) -> None:
         self._reader = reader
         self._reading = reading
         self._views = views
         self._outputs = outputs
         self._answers = answers
+        self._articles = articles
+        self._limiter = RateLimiter()
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
         site, path = self._reader.site, f"{POST}/{{id}}"
-        return [page(site, path, self._page), form(site, f"{path}/answer", self._answer, self._page)]
+        return [
+            page(site, path, self._page),
+            form(site, f"{path}/answer", self._answer, self._page),
+            form(site, f"{path}/text", self._fetch_text, self._page),
+        ]
 
     async def _page(self, visit: PageVisit) -> Response:
         """One complete post, in any of the user's channels; with the problem of an answer to it."""
@@ -49,6 +67,7 @@ class PostPages:
             # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before it is played.
             media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
             post=post,
+            text=_TEXTS.get(visit.query.get("text", ""), await self._reading.text_of(user, post.id)),
             place=TimelinePlace.of(post.channel, {}),
             channels=await self._reader.links(visit),
             also=await self._reading.also_in(user, post.id),
@@ -62,7 +81,8 @@ class PostPages:
     async def _find(self, visit: PageVisit) -> PostView:
         """The post in the page's address. Raises NotFound, StoreUnavailable."""
         user, id_ = visit.require_session().user, visit.request.path_params["id"]
-        found = await self._reading.post(user, id_) if ITEM_ID.fullmatch(id_) else None
+        wanted = _TEXTS.get(visit.query.get("text", ""), "")
+        found = await self._reading.post(user, id_, wanted) if ITEM_ID.fullmatch(id_) else None
         reply = orjson.loads(found) if found is not None else {"items": []}
         if "_unavailable" in reply:
             raise StoreUnavailable(f"the master of the post {id_} is away")
@@ -70,6 +90,16 @@ class PostPages:
             raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
         (post,) = await self._views.of(visit, reply["items"], "whole")
         return post
+
+    async def _fetch_text(self, visit: PageVisit) -> Response:
+        """Read the article that the post links to, and show it."""
+        user, post = await self._reader.user(visit), await self._find(visit)
+        if await self._reading.text_of(user, post.id) == "":
+            if not self._limiter.count(TEXTS_OF_USER, user):
+                raise TooManyRequests(N_("Too many full texts at once. Try again in a minute."), 60)
+            if (none := await self._articles.read_one(post.id)) is not None:
+                raise InvalidRequest(none.why)
+        return visit.go(f"{POST}/{post.id}", text="full")
 
     async def _answer(self, visit: PageVisit) -> Response:
         """Answer the post from the user's own site.

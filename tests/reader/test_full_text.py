@@ -1,0 +1,81 @@
+"""The full text of a post on its page, by button, and the choice on the page of its feed."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.formats.wire import dump, to_wire
+from microsub.model.jf2 import Content, Entry
+from microsub.model.settings import FollowSettings
+from microsub.posts import FULL, FullText
+from microsub.redis import keys
+from tests.articles.test_stage import HOST, page
+from tests.reader.conftest import ReadingVisitor
+from tests.support.posts import candidate
+from tests.support.readers import FEED
+from tests.support.web import Answer, Publisher
+from tests.support.world import World, loopback
+
+
+async def cut_post(ann: ReadingVisitor, site: Publisher) -> str:
+    """The id of a post of which the feed has the beginning."""
+    text = Content("<p>Paragraph 0, and …</p>", "Paragraph 0, and …")
+    site.serve("/one", page("One"))
+    url = site.url("/one", HOST)
+    wire = dump(to_wire(Entry(name="One", url=url, guid=url, content=text, post_type="article")))
+    await ann.server.publish(FEED, candidate("one", wire=wire, link=url))
+    return (await ann.reader.ids("home"))[0]
+
+
+@pytest.fixture(autouse=True)
+async def before(server: World) -> None:
+    """What is followed here was followed before full texts; all names lead here."""
+    server.resolver = loopback
+    await server.redis.command("SET", keys.articles(), "9999999999")
+
+
+async def test_a_button_fetches_the_full_text_once_and_another_shows_the_feeds(
+    ann: ReadingVisitor, site: Publisher
+) -> None:
+    id_ = await cut_post(ann, site)
+    post = await ann.get(f"/post/{id_}")
+    reply = await ann.browser.submit(post, f"/post/{id_}/text")
+    assert reply.location == f"/post/{id_}?text=full"
+    full = await ann.get(reply.location)
+    assert "Paragraph 7." in full.text
+    assert "Section 3" not in full.text
+    link = full.tree.css_first("[data-full-text]")
+    assert link.attributes["href"] == f"/post/{id_}?text=own"
+    assert "Paragraph 7." not in (await ann.get(f"/post/{id_}?text=own")).text
+    assert "Paragraph 7." not in (await ann.get(f"/post/{id_}")).text, "the choice for the feed is another one"
+    assert site.count("/one") == 1
+
+
+async def test_a_page_without_an_article_is_said_in_words(ann: ReadingVisitor, site: Publisher) -> None:
+    id_ = await cut_post(ann, site)
+    site.serve("/one", Answer(b"gone", 404))
+    post = await ann.get(f"/post/{id_}")
+    shown = await ann.browser.submit(post, f"/post/{id_}/text")
+    assert "The server answered 404" in shown.tree.css_first("[role=alert]").text()
+    assert shown.status == 400
+    assert "Paragraph 0" in shown.text
+
+
+async def test_the_choice_on_the_feeds_page_changes_all_lists(
+    ann: ReadingVisitor, server: World, site: Publisher
+) -> None:
+    id_ = await cut_post(ann, site)
+    await server.items.note({id_: {FULL: FullText("<p>All of it.</p>", "All of it.").stored()}})
+    feed = (await server.feeds.ensure(FEED, server.now)).id
+    path = f"/feed/{feed}/settings"
+    form = await ann.get(f"{path}?channel=home")
+    assert form.tree.css_first("#full_text option[selected]").attributes["value"] == "off"
+    assert "All of it." not in (await ann.get("/channel/home")).text
+    await ann.browser.submit(form, path, full_text="on")
+    assert (await server.channels.subscription("ann", "home", feed)).settings == FollowSettings(full_text="on")
+    for where in ("/channel/home", f"/post/{id_}", f"/feed/{feed}?channel=home"):
+        assert "All of it." in (await ann.get(where)).text
+    assert "All of it." in str(await ann.reader.get(action="timeline", channel="home"))
+    await ann.browser.submit(await ann.get(f"{path}?channel=home"), path, full_text="off")
+    assert (await server.channels.subscription("ann", "home", feed)).settings == FollowSettings()
+    assert "All of it." not in (await ann.get("/channel/home")).text
