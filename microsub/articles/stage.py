@@ -18,6 +18,7 @@ import orjson
 
 from microsub.articles.cuts import Judgement, is_cut
 from microsub.articles.extraction import ARTICLE_IN, NONE, Article
+from microsub.articles.icons import IconFinder
 from microsub.base.errors import ParseError
 from microsub.feeds import Event
 from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
@@ -121,7 +122,7 @@ class PageReader:
 
 @dataclass(eq=False, repr=False)
 class ArticleStage:
-    """Handles `ArticlesWanted`. Any number of workers may."""
+    """Handles `ArticlesWanted`, and finds icons of these feeds by `icons`. Any number of workers may."""
 
     feeds: Feeds
     items: Items
@@ -130,6 +131,7 @@ class ArticleStage:
     articles: Stream
     reader: PageReader
     _: KW_ONLY
+    icons: IconFinder | None = None
     clock: Callable[[], float] = time.time
 
     async def handle(self, message: Message) -> None:
@@ -139,6 +141,8 @@ class ArticleStage:
         feed = await self.feeds.get(ArticlesWanted.of(message.fields).feed)
         if feed is None or feed.is_internal:
             return
+        if self.icons is not None and (noted := await self.icons.look(feed, self.clock())):
+            await self.feeds.update(feed.id, noted)
         choice = await self._choice(feed.id)
         if choice == "off":
             await self.feeds.update(feed.id, {NO_ARTICLES: str(int(self.clock()))})

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from microsub.feeds.push_state import PushHealth, PushState, push_health, topic_of
     from microsub.feeds.record import (
         COPIED,
+        ICON,
         KEEP_UNFOLLOWED,
         MERGED,
         MOVED_FROM,

@@ -59,6 +59,9 @@ MOVED_FROM = "moved_from"
 OTHERS = "others"
 """The record's field with the other feeds that a page named, best first."""
 
+ICON = "icon"
+"""The record's field with the address of the site's icon, for a feed that names no picture."""
+
 PAGES = "pages"
 """The record's field with the addresses through which it was found."""
 
@@ -108,6 +111,11 @@ class FeedRecord:
     reading: float | None = None
     kept: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def icon(self) -> str:
+        """The address of a picture for the feed: its own, else its site's (`ICON`), else ''."""
+        return self.photo or self.extra.get(ICON, "")
 
     @property
     def is_internal(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from microsub import discovery
-from microsub.articles import PageReader
+from microsub.articles import IconFinder, PageReader
 from microsub.base.settings import Settings
 from microsub.base.urls import host_of
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
@@ -91,7 +91,10 @@ PAGE_LIMITS = FetchLimits(total=15.0, body=4 * 1024 * 1024)
 
 
 @contextlib.asynccontextmanager
-async def open_page_reader(settings: Settings, parser: ParsePool, stores: Stores) -> AsyncIterator[PageReader]:
-    """The reader of articles, with one request at a time to each host."""
+async def open_page_reader(
+    settings: Settings, parser: ParsePool, stores: Stores
+) -> AsyncIterator[tuple[PageReader, IconFinder]]:
+    """The reader of articles, and the finder of icons, with one request at a time to each host."""
     async with open_fetcher(settings, stores, limits=PAGE_LIMITS) as fetcher:
-        yield PageReader(SpacedFetcher(fetcher), parser)
+        spaced = SpacedFetcher(fetcher)
+        yield PageReader(spaced, parser), IconFinder(spaced, parser)

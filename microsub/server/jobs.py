@@ -48,10 +48,12 @@ STAGES = ("stored", "incomplete", "articles", *QUEUES)
 """All queues: ids for timelines, ids to be completed, feeds with articles to be read, and those of features."""
 
 
-def article_stage(stores: Stores, page_reader: articles.PageReader) -> articles.ArticleStage:
+def article_stage(
+    stores: Stores, page_reader: articles.PageReader, icons: articles.IconFinder | None = None
+) -> articles.ArticleStage:
     """The handler of feeds with posts whose full texts may be wanted."""
     parts = (stores.feeds, stores.items, stores.channels, stores.events, Stream(stores.redis, "articles"))
-    return articles.ArticleStage(*parts, page_reader, clock=stores.clock)
+    return articles.ArticleStage(*parts, page_reader, icons=icons, clock=stores.clock)
 
 
 def letter_retry(stores: Stores) -> Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]:

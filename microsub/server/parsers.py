@@ -1,6 +1,7 @@
 """The tasks that parser processes carry out."""
 
 from microsub.articles.extraction import ARTICLE_IN
+from microsub.articles.icons import ICONS_ON
 from microsub.discovery.queries import PROFILE_IN
 from microsub.formats.feed_links import BETTER_FEEDS, DISCOVER, FORWARDED, NAMED_IN_HEAD
 from microsub.formats.hfeed import POSTED_ENTRY
@@ -17,7 +18,7 @@ from microsub.webmention.source import MENTION_IN
 
 TASKS: tuple[AnyTask, ...] = (
     *(PARSE, POSTS_IN, DISCOVER, BETTER_FEEDS, NAMED_IN_HEAD, FORWARDED, PROFILE_IN),
-    *(AUTHOR_ON, TARGET_ON, MENTION_IN, POSTED_ENTRY, ARTICLE_IN),
+    *(AUTHOR_ON, TARGET_ON, MENTION_IN, POSTED_ENTRY, ARTICLE_IN, ICONS_ON),
     *(PROFILE_LINKS, READ_CLIENT, EXAMINED),
     *(READ_LIST, EXPORTED_POSTS, POSTS_OF_READER, OLD_POST),
 )

@@ -77,13 +77,13 @@ async def open_worker(
     async with (
         open_caching_fetcher(settings, stores) as fetcher,
         open_completing(settings, parser, stores) as completing,
-        open_page_reader(settings, parser, stores) as page_reader,
+        open_page_reader(settings, parser, stores) as (page_reader, icons),
     ):
         name = worker_name()
         filling = delivery(stores, None if hub_worker is None else hub_worker.delivered)
         tracker = Tracker(stores.url, keys.STREAM_PREFIX)
         stages = delivery_stages(stores, filling, completing, parser, name=name, tracker=tracker)
-        stages.serve("articles", article_stage(stores, page_reader).handle, articles.AT_ONCE)
+        stages.serve("articles", article_stage(stores, page_reader, icons).handle, articles.AT_ONCE)
         poller = feed_poller(stores, fetcher, parser, filling, ingest(stores, stages.wake), subscriber)
         poller.on_refused = on_refused
         try:

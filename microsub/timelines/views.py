@@ -14,7 +14,7 @@ from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import NotFound, StoreUnavailable
 from microsub.base.locks import KeyedLocks
 from microsub.base.urls import mask_credentials
-from microsub.feeds import Feeds
+from microsub.feeds import ICON, Feeds
 from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
 from microsub.model.settings import UnreadStyle
 from microsub.posts import Items, Texts
@@ -311,12 +311,12 @@ class ReaderViews:
         """
         subscriptions, ids = await self._channels.subscriptions_and_unread(user, uid, MOST_COUNTED)
         of_items, faces = await asyncio.gather(
-            self.feeds_of(ids), self._feeds.descriptions([one.feed for one in subscriptions], ("title", "photo"))
+            self.feeds_of(ids), self._feeds.descriptions([one.feed for one in subscriptions], ("title", "photo", ICON))
         )
         unread = Counter(of_items)
         found = [
-            BranchFeed(one.feed, one.name or title or mask_credentials(one.url), photo, unread[one.feed])
-            for one, (title, photo) in zip(subscriptions, faces, strict=True)
+            BranchFeed(one.feed, one.name or title or mask_credentials(one.url), photo or icon, unread[one.feed])
+            for one, (title, photo, icon) in zip(subscriptions, faces, strict=True)
         ]
         return sorted(found, key=lambda one: one.name.casefold())
 

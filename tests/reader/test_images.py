@@ -12,9 +12,10 @@ import pytest
 from microsub.base.errors import StoreFull, TooManyRequests
 from microsub.cli.serving import process
 from microsub.fetch import FetchFailed, Sending
+from microsub.formats.xml.media import picture_type
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import images
-from microsub.reader.reading.images import IMAGES_OF_USER, LIMITS, Images, kind_of_picture
+from microsub.reader.reading.images import IMAGES_OF_USER, LIMITS, Images
 from microsub.redis import keys
 from tests.reader.conftest import ReadingVisitor, reading
 from tests.support.waiting import wait_until
@@ -61,7 +62,7 @@ async def test_the_first_bytes_say_what_it_is(ann: ReadingVisitor, site: Publish
 @pytest.mark.parametrize("body", NONE)
 async def test_only_pictures_are_served(ann: ReadingVisitor, site: Publisher, body: bytes) -> None:
     """SVG isn't either: it can contain scripts."""
-    assert kind_of_picture(body) is None
+    assert picture_type(body) is None
     assert (await ann.get(await address(ann, served(site, body, "image/png")))).status == 404
 
 

@@ -55,6 +55,18 @@ def type_of(data: bytes) -> str | None:
     return next((kind for beginning, kind in _TYPES if beginning.match(data)), None)
 
 
+PICTURES = ("image/avif", "image/webp", "image/png", "image/jpeg", "image/gif", "image/x-icon")
+"""Types that browsers show as a picture, and never run."""
+
+_ICON = b"\0\0\1\0"
+
+
+def picture_type(data: bytes) -> str | None:
+    """The type of a picture by its first bytes; None if it is none of `PICTURES`."""
+    kind = "image/x-icon" if data.startswith(_ICON) else type_of(data)
+    return kind if kind in PICTURES else None
+
+
 def kind_of(enclosure: Enclosure) -> str | None:
     """`photo`, `video`, `audio` or None, by media type, else by the extension in its (safe) URL."""
     if enclosure.type:

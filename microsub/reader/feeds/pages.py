@@ -238,7 +238,7 @@ class FeedPages:
 
     async def _picture(self, visit: PageVisit, record: FeedRecord) -> str:
         address = await self._images.addresses(visit.user)
-        path = address(record.photo) if record.photo else ""
+        path = address(record.icon) if record.icon else ""
         return visit.site.pages.href(path) if path else ""
 
     # --- all feeds

@@ -19,7 +19,7 @@ from microsub.base.errors import NotFound, StoreFull, StoreUnavailable, TooManyR
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.base.texts import N_
 from microsub.fetch import Answered, Sender, Sending, SendLimits
-from microsub.formats.xml.media import type_of
+from microsub.formats.xml.media import PICTURES, picture_type
 from microsub.redis import keys
 from microsub.redis.lease import first_value
 from microsub.redis.protocol import Redis
@@ -37,8 +37,7 @@ LIMITS = SendLimits(total=15.0, body=8 * 1024 * 1024)
 LONGEST = 4096
 """Maximum characters of a picture's address."""
 
-_ACCEPT = "image/avif, image/webp, image/png, image/jpeg, image/gif"
-_KINDS = frozenset(_ACCEPT.split(", "))
+_ACCEPT = ", ".join(PICTURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Images:
         with ExitStack() as taken:
             taken.callback(self._admit(user))
             found = await self._sender.send(Sending(url, accept=_ACCEPT, limits=LIMITS))
-            kind = kind_of_picture(found.body) if isinstance(found, Answered) and found.status == 200 else None
+            kind = picture_type(found.body) if isinstance(found, Answered) and found.status == 200 else None
             if kind is None or not isinstance(found, Answered):
                 raise NotFound(N_("There is no picture at this address."))
             return Picture(found.body, kind, taken.pop_all().close)
@@ -104,12 +103,6 @@ class Images:
         except (StoreFull, StoreUnavailable):  # pages are shown anyway
             return self._own
         return self._secret
-
-
-def kind_of_picture(body: bytes) -> str | None:
-    """The type of picture that the first bytes show; None if browsers don't show it as a picture, or could run it."""
-    kind = type_of(body)
-    return kind if kind in _KINDS else None
 
 
 def _decoded(place: str) -> str:

@@ -350,7 +350,7 @@ class FeedFaces:
         known = {id_: held for id_ in ids if (held := self._known.get(id_)) and now - held[0] < FACES_KEPT}
         if missing := [id_ for id_ in ids if id_ not in known]:
             records = await self._feeds.within_reach(missing)
-            read = {id_: (now, (record.title or "", record.photo or "")) for id_, record in records.items()}
+            read = {id_: (now, (record.title or "", record.icon)) for id_, record in records.items()}
             self._known.update(read)
             known |= read
         return {id_: face for id_, (_, face) in known.items()}
