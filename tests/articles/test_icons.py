@@ -47,7 +47,7 @@ async def test_without_one_it_is_the_usual_one(site: Publisher, it: World) -> No
     ],
     ids=["404", "svg", "large", "private", "page"],
 )
-async def test_what_is_no_picture_is_left_out(site: Publisher, it: World, answer: Answer) -> None:
+async def test_other_files_are_left_out(site: Publisher, it: World, answer: Answer) -> None:
     names = "".join(f'<link rel="icon" href="/{number}.png">' for number in range(50))
     site.serve("/", html_reply(f"{names}<p>x"))
     site.otherwise = answer

@@ -18,7 +18,7 @@ from tests.support.world import World, loopback
 
 
 async def cut_post(ann: ReadingVisitor, site: Publisher) -> str:
-    """The id of a post of which the feed has the beginning."""
+    """The id of a post that its feed cuts."""
     text = Content("<p>Paragraph 0, and …</p>", "Paragraph 0, and …")
     site.serve("/one", page("One"))
     url = site.url("/one", HOST)
@@ -29,14 +29,12 @@ async def cut_post(ann: ReadingVisitor, site: Publisher) -> str:
 
 @pytest.fixture(autouse=True)
 async def before(server: World) -> None:
-    """What is followed here was followed before full texts; all names lead here."""
+    """Ann followed her feeds before there were full texts; all names lead to this machine."""
     server.resolver = loopback
     await server.redis.command("SET", keys.articles(), "9999999999")
 
 
-async def test_a_button_fetches_the_full_text_once_and_another_shows_the_feeds(
-    ann: ReadingVisitor, site: Publisher
-) -> None:
+async def test_a_button_fetches_the_full_text_once(ann: ReadingVisitor, site: Publisher) -> None:
     id_ = await cut_post(ann, site)
     post = await ann.get(f"/post/{id_}")
     reply = await ann.browser.submit(post, f"/post/{id_}/text")
