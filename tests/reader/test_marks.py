@@ -34,6 +34,14 @@ async def test_read_and_unread(ann: ReadingVisitor) -> None:
     assert await unread(ann) == 2
 
 
+async def test_our_script_finds_where_it_says_what_it_did(ann: ReadingVisitor) -> None:
+    """On the pages of posts, too."""
+    await ann.publish("a")
+    page = await ann.get("/channel/home")
+    for path in ("/channel/home", f"/post/{ids(page)[0]}"):
+        assert (await ann.get(path)).tree.css_first("#done [data-text]") is not None, path
+
+
 async def test_saved(ann: ReadingVisitor) -> None:
     """A saved post is listed under "Saved" until it is removed; reading it there keeps it."""
     await ann.publish("b", "a")
