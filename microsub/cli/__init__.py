@@ -40,7 +40,7 @@ _SECTIONS = {
         "source": ("microsub.cli.sources:source", "Create, list and revoke sources, which post into a channel."),
     },
     "Feeds": {
-        "feed": ("microsub.cli.feeds:feed", "List the feeds that users follow, with their health."),
+        "feed": ("microsub.cli.feeds:feed", "List followed feeds, and change a user's settings for one."),
         "parse": ("microsub.cli.feeds:parse", "Print what the server reads from a feed or page, as JSON."),
         "fetch": ("microsub.cli.feeds:fetch", "Print the titles of feeds, fetched in parallel."),
         "poll": ("microsub.cli.feeds:poll", "Poll followed feeds now: the given ones, or all."),

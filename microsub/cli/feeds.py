@@ -291,7 +291,7 @@ async def _download(settings: Settings, url: str) -> Fetched:
 
 @click.group(cls=Group)
 def feed() -> None:
-    """List the feeds that users follow, with their health, and change a user's settings for one."""
+    """List followed feeds, and change a user's settings for one."""
 
 
 @feed.command("list")
