@@ -53,7 +53,7 @@ _SECTIONS = {
         "backup": ("microsub.cli.upkeep:backup", "Save all data and backend.json in one FILE."),
         "restore": ("microsub.cli.upkeep:restore", "Restore all data and backend.json from a backup FILE."),
         "cleanup": ("microsub.cli.feeds:cleanup", "Remove old items now, according to the settings."),
-        "pack": ("microsub.cli.upkeep:pack", "Pack the posts of an earlier version now."),
+        "pack": ("microsub.cli.upkeep:pack", "Pack the posts and timelines of an earlier version now."),
         "rebuild": ("microsub.cli.pipeline:rebuild", "Refill timelines of USER from the stored posts."),
         "search": ("microsub.cli.search:search", "Show and rebuild this machine's index of posts."),
         "deadletter": ("microsub.cli.pipeline:deadletter", "List, retry or drop messages that no worker could handle."),

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from microsub.posts.garbage import Candidate, newest_id, stored_ids, without_item
     from microsub.posts.imported import COPY, Imported
     from microsub.posts.ingest import (
-        ARTICLES,
         NO_ARTICLES,
         Ingest,
         Ingested,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from microsub.posts.items import AWAY, PIECE, Items, within
     from microsub.posts.repacking import Repacking, RepackingReport
     from microsub.posts.values import (
+        ARTICLES,
         BY_USER,
         OWN,
         WRITTEN_GUID,

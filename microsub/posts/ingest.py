@@ -34,6 +34,7 @@ from microsub.posts.items import Items
 from microsub.posts.packing import packed
 from microsub.posts.values import (
     ANY,
+    ARTICLES,
     FORMER_GUID,
     OWN,
     WRITTEN_GUID,
@@ -60,9 +61,6 @@ log = structlog.get_logger(__name__)
 
 LOOK_UPS = Bounds(messages=50_000)
 """Maximum number of waiting look-ups; beyond it, posts remain incomplete for now."""
-
-ARTICLES = Bounds(messages=20_000)
-"""Maximum number of feeds that wait for articles; beyond it, their new posts remain as their feeds have them."""
 
 NO_ARTICLES = "no_articles"
 """The record's field with the Unix time at which none of its followers wanted full texts; it holds for a day."""

@@ -16,6 +16,7 @@ import orjson
 
 from microsub.formats.entry_id import GUID_DIGEST
 from microsub.redis.replies import text
+from microsub.work import Bounds
 
 ANY = ""
 """A version that is never refused, for writes without an order."""
@@ -214,6 +215,10 @@ class ItemIncomplete:
     def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
         """Parse a message. Raises KeyError for anything else."""
         return cls(text(fields["item"]), text(fields["version"]))
+
+
+ARTICLES = Bounds(messages=20_000)
+"""Maximum number of feeds that wait for articles; beyond it, their new posts remain as their feeds have them."""
 
 
 @dataclass(frozen=True, slots=True)
