@@ -90,12 +90,12 @@ class _Post:
 class NoArticle:
     """Why a page has no article, for people.
 
-    `lasting`: it will have none later either; `unreached`: its server didn't answer.
+    `lasting`: it will have none later either; `closed`: its server doesn't answer, or asks to be left alone for a while.
     """
 
     why: str
     lasting: bool
-    unreached: bool = False
+    closed: bool = False
 
 
 class PageReader:
@@ -109,7 +109,8 @@ class PageReader:
         """The article on the page at `link`, or why there is none. Raises ParserUnavailable."""
         found = await self._fetcher.fetch(FetchRequest(link.partition("#")[0], accept=PAGE_ACCEPT))
         if isinstance(found, FetchFailed):
-            return NoArticle(found.detail, found.lasting, unreached=not found.lasting and found.status is None)
+            closed = not found.lasting and found.status in {None, 429, 503}
+            return NoArticle(found.detail, found.lasting, closed)
         if not isinstance(found, Fetched):
             return NoArticle(NONE, lasting=False)
         try:
@@ -156,12 +157,13 @@ class ArticleStage:
 
     async def _read(self, feed: FeedRecord, choice: FullTextChoice, posts: Sequence[_Post]) -> Judgement:
         """Read the articles of these posts, as far as they are wanted."""
-        judged, until = Judgement.of(feed.extra, self.clock()), self.clock() + SECONDS
+        judged, until, is_forward = Judgement.of(feed.extra, self.clock()), self.clock() + SECONDS, False
         for tried, post in enumerate(posts):
             if choice == "auto" and not judged.wants(tried):
                 break
             if self.clock() > until:
-                await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
+                if is_forward:  # otherwise the same pages would be asked for without end
+                    await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
                 break
             found, trouble = await self.reader.read(post.link, post.title), None
             if isinstance(found, Article):
@@ -174,7 +176,8 @@ class ArticleStage:
             await self.feeds.update(feed.id, judged.noted | said)
             if isinstance(found, Article) or found.lasting:
                 await self.items.note({post.id: {FULL_OF: post.link}})
-            elif found.unreached:
+                is_forward = True
+            elif found.closed:
                 break  # its other pages would take as long, and fail too
         return judged
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from microsub.articles import ArticleStage, PageReader
-from microsub.articles.stage import TROUBLE
+from microsub.articles.stage import SECONDS, TROUBLE
 from microsub.model.settings import FollowSettings
 from microsub.posts import ArticlesWanted
 from microsub.redis import keys
@@ -19,7 +19,7 @@ from microsub.work import Message, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.redis_wrappers import Killing, killed_anywhere
-from tests.support.web import Answer, Publisher, html_reply
+from tests.support.web import Answer, Asked, Publisher, html_reply
 
 HOST = "paper.test"
 WORDS = "The harbour was quiet that morning, and nobody had seen the ferry since Tuesday, said the keeper. "
@@ -149,6 +149,28 @@ async def test_followers_from_before_keep_the_feeds_text_beside_one_who_sees_the
     await read_articles(it)
     assert all("Paragraph 7." in text for text in (await shown(it, "alice")).values())
     assert all(text.endswith("…") for text in (await shown(it, "bob")).values())
+
+
+@pytest.mark.parametrize(("status", "asked", "waiting"), [(500, 2, 0), (503, 1, 0), (429, 1, 0), (404, 2, 1)])
+async def test_slow_pages_that_fail_are_not_asked_for_without_end(
+    site: Publisher, it: World, status: int, asked: int, waiting: int
+) -> None:
+    """The feed waits for its turn again only if some of its pages are done with."""
+    serve(site)
+
+    def failing(_asked: Asked) -> Answer:
+        it.clock.advance(SECONDS / 2 + 1)
+        return Answer(status=status)
+
+    for name in CUT:
+        site.serve(f"/{name}", failing)
+    followed = await follow(it, site, "on")
+    await it.poll(followed)
+    stream = keys.stream("articles")
+    await it.redis.command("XTRIM", stream, "MAXLEN", 0)
+    await stage(it).handle(Message("1-1", ArticlesWanted(followed.id).to_fields()))
+    assert sum(site.count(f"/{name}") for name in CUT) == asked
+    assert await it.redis.command("XLEN", stream) == waiting
 
 
 async def test_two_followers_see_the_text_that_each_has_chosen(site: Publisher, it: World) -> None:
