@@ -10,7 +10,7 @@ Everything may happen twice. A post is noted as done (`FULL_OF`) after its text 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ from microsub.posts import (
     Texts,
 )
 from microsub.redis.replies import filled
+from microsub.redis.scripts import batches
 from microsub.timelines import choice_of, strongest
 from microsub.work import Stream
 
@@ -57,6 +58,9 @@ LATEST = 40
 
 _LONGEST = 1024 * 1024
 """Bytes of a post with its full text; longer ones aren't cut."""
+
+_POSTS_AT_ONCE = 4
+"""Posts that are in memory at a time, for each of the `AT_ONCE` feeds."""
 
 _ENOUGH = 0.8
 """The length of an article in relation to the feed's text, below which the feed's text is better."""
@@ -90,7 +94,7 @@ class _Post:
 class NoArticle:
     """Why a page has no article, for people.
 
-    `lasting`: it will have none later either; `closed`: its server doesn't answer, or asks to be left alone for a while.
+    `lasting`: it will have none later either; `closed`: its server doesn't answer, or wants no requests for now.
     """
 
     why: str
@@ -150,22 +154,25 @@ class ArticleStage:
             return
         if NO_ARTICLES in feed.extra:
             await self.feeds.update(feed.id, {NO_ARTICLES: None})
-        posts = await self._posts(await self.items.newest(feed.id, LATEST))
-        judged = await self._read(feed, choice, [post for post in posts if post.done != post.link])
+        ids = await self.items.newest(feed.id, LATEST)
+        judged = await self._read(feed, choice, ids)
         if judged.is_cut:
-            await self._show([post for post in await self._posts([one.id for one in posts]) if not post.automatic])
+            await self._show(ids)
 
-    async def _read(self, feed: FeedRecord, choice: FullTextChoice, posts: Sequence[_Post]) -> Judgement:
+    async def _read(self, feed: FeedRecord, choice: FullTextChoice, ids: Sequence[str]) -> Judgement:
         """Read the articles of these posts, as far as they are wanted."""
         judged, until, is_forward = Judgement.of(feed.extra, self.clock()), self.clock() + SECONDS, False
-        for tried, post in enumerate(posts):
+        tried = 0
+        async for post in self._posts(ids):
+            if post.done == post.link:
+                continue
             if choice == "auto" and not judged.wants(tried):
                 break
             if self.clock() > until:
                 if is_forward:  # otherwise the same pages would be asked for without end
                     await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
                 break
-            found, trouble = await self.reader.read(post.link, post.title), None
+            found, trouble, tried = await self.reader.read(post.link, post.title), None, tried + 1
             if isinstance(found, Article):
                 judged = judged.after(is_cut(post.text, found.text, post.link, feed.home or feed.url), self.clock())
                 if choice == "on" or judged.last:
@@ -183,7 +190,7 @@ class ArticleStage:
 
     async def read_one(self, item: str) -> NoArticle | None:
         """Store the full text of one post, because somebody asks for it; returns why there is none."""
-        for post in await self._posts([item]):
+        async for post in self._posts([item]):
             found = await self.reader.read(post.link, post.title)
             if isinstance(found, NoArticle):
                 return found
@@ -205,34 +212,32 @@ class ArticleStage:
                 break
         return found
 
-    async def _posts(self, ids: Sequence[str]) -> list[_Post]:
-        """Those of the items that are articles with a page of their own."""
-        facts = await self.items.fields(ids, ("guid", WRITTEN_GUID, "link", FULL_OF, "feed"))
-        texts = await self.items.texts_up_to(ids, _LONGEST)
-        return [
-            post
-            for item, row, data in zip(ids, facts, texts, strict=True)
-            if data is not None and not isinstance(data, int) and (post := _post(item, filled(row), data)) is not None
-        ]
+    async def _posts(self, ids: Sequence[str]) -> AsyncIterator[_Post]:
+        """Those of the items that are articles with a page of their own, read a few megabytes at a time."""
+        for some in batches(ids, _POSTS_AT_ONCE):
+            facts = await self.items.fields(some, ("guid", WRITTEN_GUID, "link", FULL_OF, "feed"))
+            texts = await self.items.texts_up_to(some, _LONGEST)
+            for item, row, data in zip(some, facts, texts, strict=True):
+                if isinstance(data, (bytes, Texts)) and (post := _post(item, filled(row), data)) is not None:
+                    yield post
 
     async def _take(self, post: _Post, article: Article) -> str | None:
         """Store and announce the full text of a post; returns why not, if the feed's text is better."""
         if len(article.text) < len(post.text) * _ENOUGH:
             return "the page has less text than the feed"
         await self.items.note({post.id: {FULL: FullText(article.html, article.text).stored()}})
-        await self._announce([post])
+        await self._announce(post)
         return None
 
-    async def _show(self, posts: Sequence[_Post]) -> None:
-        """Show these full texts to followers with the choice `auto`, since their feed cuts its posts."""
-        shown = [post for post in posts if post.automatic is False]
-        await self.items.note({post.id: {AUTOMATIC: "1"} for post in shown})
-        await self._announce(shown)
+    async def _show(self, ids: Sequence[str]) -> None:
+        """Show the full texts of these items to followers with the choice `auto`, since their feed cuts its posts."""
+        async for post in self._posts(ids):
+            if post.automatic is False:
+                await self.items.note({post.id: {AUTOMATIC: "1"}})
+                await self._announce(post)
 
-    async def _announce(self, posts: Sequence[_Post]) -> None:
-        now = self.clock()
-        events = [Event("post_modified", one.feed, now, one.id, one.guid, ("content",)) for one in posts]
-        await self.events.announce(events)
+    async def _announce(self, post: _Post) -> None:
+        await self.events.announce([Event("post_modified", post.feed, self.clock(), post.id, post.guid, ("content",))])
 
 
 def _post(item: str, row: Sequence[str], data: Texts | bytes) -> _Post | None:

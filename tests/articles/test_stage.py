@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -18,7 +18,7 @@ from microsub.server.jobs import article_stage
 from microsub.work import Message, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
-from tests.support.redis_wrappers import Killing, killed_anywhere
+from tests.support.redis_wrappers import Killing, Wrapped, killed_anywhere
 from tests.support.web import Answer, Asked, Publisher, html_reply
 
 HOST = "paper.test"
@@ -300,6 +300,30 @@ async def test_full_texts_leave_with_their_post(site: Publisher, it: World) -> N
     await read_articles(it)
     row = (await it.rows())[0]
     assert (await it.items.raw([row.id]))[0][b"Full"].startswith(b'{"html":')
+
+
+class PostsRead(Wrapped):
+    """Knows the most posts that one round trip read."""
+
+    most = 0
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        found = await run()
+        if name == "item_data":
+            self.most = max(self.most, sum(map(len, found)))
+        return found
+
+
+async def test_a_feed_of_long_posts_is_read_a_few_at_a_time(real_redis: Redis, site: Publisher) -> None:
+    """Posts may have a megabyte each, and a process reads the articles of sixteen feeds at a time."""
+    site.serve("/feed", feed(site, {f"p{number}": WORDS for number in range(30)}))
+    redis = PostsRead(real_redis)
+    async with world(redis) as it:
+        followed = await follow(it, site, "on")
+        await it.poll(followed)
+        redis.most = 0
+        await stage(it).handle(Message("1-1", ArticlesWanted(followed.id).to_fields()))
+        assert 0 < redis.most <= 4
 
 
 async def test_a_worker_that_is_killed_anywhere_leaves_the_same_texts(real_redis: Redis, site: Publisher) -> None:
