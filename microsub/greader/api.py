@@ -211,7 +211,7 @@ class NativeEndpoint(HttpEndpoint):
         presented = _HEADER.fullmatch(authorization)
         credential = self._credential(presented[1] if presented else "")
         # One round trip that also reads the channels, which nearly every request needs.
-        grant, names, _ = await self._reading.counts_with_token(credential, now, ordered=True)
+        grant, names, _ = await self._reading.counts_with_token(credential, now, ordered_for=NATIVE_APP)
         self._admit(grant, credential, now)
         exchange.user = grant.user
         await self._requests.begun(grant.user, now)

@@ -120,15 +120,16 @@ class ReaderViews:
                 await part.aclose()
 
     async def counts_with_token(
-        self, credential: Credential, now: float, *, ordered: bool = False
+        self, credential: Credential, now: float, *, ordered_for: str | None = None
     ) -> tuple[Grant, ChannelNames, list[bytes]]:
         """All channels in order and their unread counts as digits, with the token's check.
 
         One round trip. If posts wait for the user's timelines, they are added first; the same applies to pages.
-        `ordered`: the app reads by the order of arrival, which is kept from the first such request on.
+        Apps whose token has the scope `ordered_for` read by the order of arrival, which is kept from the first such
+        request on.
         """
-        found = await self._channels.counts_with_token(credential, now, ordered=ordered)
-        if ordered and found[0].behind:
+        found = await self._channels.counts_with_token(credential, now, ordered=ordered_for is not None)
+        if ordered_for in found[0].scopes and found[0].behind:
             await keep_order(self._redis, self._items, credential.user, now)
         if await self.has_caught_up(found[0], GLOBAL, now):
             found = await self._channels.counts_with_token(credential, now)
