@@ -538,7 +538,7 @@ async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
         it.clock.advance(DAY)
         await it.poll(feed)
         await retention.run(it.clock())
-        await retention.visit("alice home", it.clock(), 0.0)
+        await retention.visit("alice home", it.clock())
         await sweeping.run(it.clock())
 
 
