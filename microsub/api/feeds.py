@@ -153,8 +153,9 @@ class FeedActions:
         reset = dict.fromkeys(call.params.many("reset"), "")
         # In a thread, because pydantic takes a second to load.
         wanted = await asyncio.to_thread(with_settings, FeedConfig.of(follow), given | reset)
+        name = (wanted.name or "") if "name" in given | reset else None
         await self._following.change(
-            call.user, uid, follow.feed, call.now, name=wanted.name or "", settings=wanted.settings
+            call.user, uid, follow.feed, call.now, name=name, settings=wanted.settings, former=follow.settings
         )
         return {"settings": feed_settings(wanted)}
 

@@ -353,8 +353,9 @@ async def feed_set(
     for uid, follow in follows:
         wanted = with_settings(FeedConfig.of(follow), given)
         if given:
+            name = (wanted.name or "") if "name" in given else None
             await following.change(
-                user, uid, follow.feed, time.time(), name=wanted.name or "", settings=wanted.settings
+                user, uid, follow.feed, time.time(), name=name, settings=wanted.settings, former=follow.settings
             )
         say(escaped(f"{uid}  {orjson.dumps(feed_settings(wanted)).decode()}"))
     if given:

@@ -8,7 +8,7 @@ the markers; it is loaded only to check a file.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from microsub import model  # pydantic and re2 take long to load, and only the check of a file needs them
@@ -243,6 +243,11 @@ class FollowSettings:
 
     def __bool__(self) -> bool:
         return bool(stated(self))
+
+    def changed(self, former: FollowSettings, wanted: FollowSettings) -> FollowSettings:
+        """These settings, with those in which `wanted` differs from `former`, from which it was made."""
+        differing = {one.name: getattr(wanted, one.name) for one in fields(self)}
+        return replace(self, **{name: value for name, value in differing.items() if value != getattr(former, name)})
 
 
 NO_SETTINGS = FollowSettings()

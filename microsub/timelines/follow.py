@@ -152,24 +152,27 @@ class Following:
         *,
         name: str | None = None,
         settings: FollowSettings | None = None,
+        former: FollowSettings | None = None,
     ) -> Subscription | None:
         """Change the user's name for a feed of a channel ('' deletes it), or their settings for it.
 
-        Returns the follow, or None if there is none.
+        See `Channels.update_subscription`. Returns the follow, or None if there is none.
         """
         resumes = False
         if settings is not None and not settings.paused:
-            former = await self._channels.subscription(user, uid, feed_id)
-            resumes = former is not None and former.settings.paused
+            present = await self._channels.subscription(user, uid, feed_id)
+            resumes = present is not None and present.settings.paused and (former is None or former.paused)
         if resumes:
             # Upkeep finishes a follow that its feed doesn't list, so no crash loses what came during the pause.
             await self._begin(user, now)
             await self._feeds.unsubscribe(feed_id, user, uid)
-        changed = await self._channels.update_subscription(user, uid, feed_id, name=name, settings=settings)
+        changed = await self._channels.update_subscription(
+            user, uid, feed_id, name=name, settings=settings, former=former
+        )
         if changed is None:
             return None
         if settings is not None:
-            await set_apart(self._redis, self._items, user, uid, changed.feed, hides=settings.hide_in_all)
+            await set_apart(self._redis, self._items, user, uid, changed.feed, hides=changed.settings.hide_in_all)
         if resumes:
             await self._fill(user, uid, changed.feed, await self._items.newest(changed.feed, _MOST_ITEMS), now)
             record = await self._feeds.get(changed.feed) or FeedRecord(changed.feed, changed.url)
@@ -190,7 +193,7 @@ class Following:
             return False
         with suppress(NotFound):
             own = replace(follow.settings, view=view)
-            await self._channels.update_subscription(user, uid, feed_id, settings=own)
+            await self._channels.update_subscription(user, uid, feed_id, settings=own, former=follow.settings)
             await self._channels.note_change(user, uid, now)
         return True
 

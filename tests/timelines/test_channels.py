@@ -154,6 +154,12 @@ async def test_settings_of_a_follow(world: OneReader) -> None:
     assert changed is not None
     assert (changed.name, changed.settings) == ("Seven", quiet)
     assert await world.channels.subscription(ANN, "work", "8") == changed
+    # Another device has changed its view since this one read the settings.
+    await world.channels.update_subscription(ANN, "work", "8", settings=replace(quiet, view="cards"))
+    paused = replace(quiet, paused=True)
+    changed = await world.channels.update_subscription(ANN, "work", "8", settings=paused, former=quiet)
+    assert changed is not None
+    assert changed.settings == FollowSettings(notify=False, view="cards", paused=True)
     await world.channels.unfollow(ANN, "work", "8")
     await world.channels.follow(ANN, "work", "8", "https://seven.example/", NOW)
     (again,) = await world.channels.subscriptions(ANN, "work")

@@ -170,7 +170,9 @@ class FeedPages:
         wanted = _wanted(visit, follow.settings)
         if wanted.full_text == choice_of(replace(follow, settings=NO_SETTINGS), await self._channels.automatic_since()):
             wanted = replace(wanted, full_text=None)
-        await self._following.change(user, uid, follow.feed, visit.now, name=name, settings=wanted)
+        await self._following.change(
+            user, uid, follow.feed, visit.now, name=name, settings=wanted, former=follow.settings
+        )
         if target != uid:
             await self._following.move(user, target, follow.url, visit.now)
         return self._go(visit, target, follow, done="yes")
@@ -198,7 +200,7 @@ class FeedPages:
         user = await self._reader.user(visit)
         uid, follow = await self._follow(visit)
         wanted = replace(follow.settings, paused=visit.form.text("paused") == "yes")
-        await self._following.change(user, uid, follow.feed, visit.now, settings=wanted)
+        await self._following.change(user, uid, follow.feed, visit.now, settings=wanted, former=follow.settings)
         return self._go(visit, uid, follow, done="yes")
 
     async def set_requests(self, visit: PageVisit) -> Response:

@@ -245,11 +245,13 @@ class Follows:
         *,
         name: str | None = None,
         settings: FollowSettings | None = None,
+        former: FollowSettings | None = None,
         new_feed: str | None = None,
     ) -> Subscription | None:
         """Change the user's name ('' deletes it) or settings for a follow, or its feed when that has moved.
 
-        Returns the follow, or None if there is none.
+        If `settings` were made from `former` ones, only those that differ are changed, so that two changes at once
+        don't undo each other. Returns the follow, or None if there is none.
         """
         while True:
             old = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
@@ -259,7 +261,7 @@ class Follows:
             if name is not None:
                 new = replace(new, name=name or None)
             if settings is not None:
-                new = replace(new, settings=settings)
+                new = replace(new, settings=settings if former is None else new.settings.changed(former, settings))
             if new_feed:
                 new = replace(new, feed=new_feed, first_feed=new.id)
             values = (write_subscription(new), old, new.feed, _FORMER_DAYS * DAY, _MOST_FORMER)
