@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 import orjson
@@ -20,6 +20,7 @@ from microsub.articles.cuts import Judgement, is_cut
 from microsub.articles.extraction import ARTICLE_IN, NONE, Article
 from microsub.articles.icons import IconFinder
 from microsub.base.errors import ParseError
+from microsub.base.urls import host_of
 from microsub.feeds import Event
 from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
 from microsub.formats.entry_id import body_text
@@ -138,12 +139,28 @@ class ArticleStage:
     _: KW_ONLY
     icons: IconFinder | None = None
     clock: Callable[[], float] = time.time
+    _reading: set[str] = field(default_factory=set, init=False)
+    _again: set[str] = field(default_factory=set, init=False)
 
     async def handle(self, message: Message) -> None:
         """Fetch what the feed's followers want. Raises StoreError and ParserUnavailable; any other error means an
         invalid message.
         """
-        feed = await self.feeds.get(ArticlesWanted.of(message.fields).feed)
+        feed = ArticlesWanted.of(message.fields).feed
+        self._again.add(feed)
+        if feed in self._reading:  # that reader looks again; many messages for a slow feed take one place
+            return
+        self._reading.add(feed)
+        try:
+            while feed in self._again:
+                self._again.discard(feed)
+                await self._handle(feed)
+        finally:
+            self._reading.discard(feed)
+            self._again.discard(feed)
+
+    async def _handle(self, feed_id: str) -> None:
+        feed = await self.feeds.get(feed_id)
         if feed is None or feed.is_internal:
             return
         if self.icons is not None and (noted := await self.icons.look(feed, self.clock())):
@@ -162,9 +179,9 @@ class ArticleStage:
     async def _read(self, feed: FeedRecord, choice: FullTextChoice, ids: Sequence[str]) -> Judgement:
         """Read the articles of these posts, as far as they are wanted."""
         judged, until, is_forward = Judgement.of(feed.extra, self.clock()), self.clock() + SECONDS, False
-        tried = 0
+        tried, closed = 0, set[str]()
         async for post in self._posts(ids):
-            if post.done == post.link:
+            if post.done == post.link or host_of(post.link) in closed:
                 continue
             if choice == "auto" and not judged.wants(tried):
                 break
@@ -185,7 +202,7 @@ class ArticleStage:
                 await self.items.note({post.id: {FULL_OF: post.link}})
                 is_forward = True
             elif found.closed:
-                break  # its other pages would take as long, and fail too
+                closed.add(host_of(post.link))  # its other pages would take as long, and fail too
         return judged
 
     async def read_one(self, item: str) -> NoArticle | None:

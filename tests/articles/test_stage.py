@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -279,6 +280,28 @@ async def test_a_server_that_cant_be_reached_is_tried_once_a_round(site: Publish
     await it.poll(followed)
     await read_articles(it)
     assert all("Paragraph 7." in text for text in (await shown(it)).values())
+
+
+async def test_a_link_to_a_server_that_cant_be_reached_keeps_no_other_page_unread(site: Publisher, it: World) -> None:
+    serve(site)
+    site.serve("/one", lambda asked: asked.reset())
+    elsewhere = site.url("/one", "away.test")
+    document = feed(site, CUT).body.replace(site.url("/one", HOST).encode(), elsewhere.encode())
+    site.serve("/feed", Answer(document, headers=[("Content-Type", "application/rss+xml")]))
+    await it.poll(await follow(it, site, "on"))
+    await read_articles(it)
+    assert sum("Paragraph 7." in text for text in (await shown(it)).values()) == len(CUT) - 1
+
+
+async def test_many_messages_for_one_feed_read_its_pages_once_and_leave_room_to_others(
+    site: Publisher, it: World
+) -> None:
+    serve(site)
+    followed = await follow(it, site, "on")
+    await it.poll(followed)
+    handler, message = stage(it), Message("1", ArticlesWanted(followed.id).to_fields())
+    await asyncio.gather(*(handler.handle(message) for _ in range(4)))
+    assert [site.count(f"/{name}") for name in CUT] == [1, 1, 1, 1]
 
 
 async def test_notes_and_addresses_with_secrets_are_not_read(site: Publisher, it: World) -> None:
