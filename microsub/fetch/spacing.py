@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from microsub.base.bounded_cache import BoundedCache
-from microsub.base.urls import host_of, web_parts
-from microsub.fetch.values import Fetching, FetchRequest, FetchResult, HopError
+from microsub.base.urls import host_of, mask_credentials, web_parts
+from microsub.fetch.values import FetchFailed, Fetching, FetchRequest, FetchResult, HopError
 
 _MANY_HOSTS = 1000
 REST = 60.0
@@ -139,6 +139,9 @@ class SpacedFetcher:
         self._pace = pace or HostPace(at_once=1, interval=0.0, pause=1.0, patience=None)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
-        """GET a document when it is its host's turn."""
-        async with self._pace.turn(host_of(request.url)):
-            return await self._fetcher.fetch(request)
+        """GET a document when it is its host's turn; a failure (`busy`) beyond the patience of the pace."""
+        try:
+            async with self._pace.turn(host_of(request.url)):
+                return await self._fetcher.fetch(request)
+        except HopError as error:
+            return FetchFailed(mask_credentials(request.url), error.reason, error.detail, None, error.retry_after)

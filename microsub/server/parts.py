@@ -26,7 +26,7 @@ from microsub.cache import CachingFetcher
 from microsub.configuration.effective import Status
 from microsub.configuration.model import IdentitySettings, Registration
 from microsub.discovery import Directory, EnteredAddresses, PickedPosts, Search
-from microsub.fetch import Fetcher, SpacedFetcher
+from microsub.fetch import Fetcher, HostPace, SpacedFetcher
 from microsub.hub import ChannelTopics, TopicChanges, Topics
 from microsub.identity import (
     Admission,
@@ -201,7 +201,7 @@ class WebParts:
     @cached_property
     def articles(self) -> ArticleStage:
         """The full texts that readers ask for."""
-        return article_stage(self.stores, PageReader(SpacedFetcher(self.plain), self.parser))
+        return article_stage(self.stores, PageReader(SpacedFetcher(self.plain, HostPace()), self.parser))
 
     @cached_property
     def following(self) -> Following:

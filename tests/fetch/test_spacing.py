@@ -43,6 +43,18 @@ async def test_requests_to_a_host_are_made_one_at_a_time() -> None:
     assert hosts.asked == [(1.0, "https://a.example/0"), (4.0, "https://a.example/1"), (7.0, "https://a.example/2")]
 
 
+async def test_a_request_that_would_wait_too_long_for_its_host_fails_at_once() -> None:
+    """Its failure names the time, without the secrets of the address."""
+    hosts = Hosts()
+    pace = HostPace(at_once=1, interval=5.0, burst=1, patience=8.0, sleep=hosts.sleep, clock=lambda: 0.0)
+    fetcher = SpacedFetcher(hosts, pace)
+    found = [await fetcher.fetch(FetchRequest(f"https://ann:pw@a.example/{number}")) for number in range(3)]
+    assert len(hosts.asked) == 2
+    late = found[2]
+    assert isinstance(late, FetchFailed)
+    assert (late.reason, late.retry_after, "pw@" in late.url) == ("busy", 10, False)
+
+
 async def test_hosts_do_not_wait_for_each_other() -> None:
     """Requests to two hosts run at the same time."""
     hosts = Hosts()
