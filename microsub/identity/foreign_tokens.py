@@ -296,9 +296,10 @@ class ForeignTokenCheck:
     ) -> Grant:
         principal = known_token.principal
         assert principal is not None  # `decided` has refused it
+        network = network_of(address)
         if known_token.vouched is None:
-            network, shares = network_of(address), self._pace.shares
-            wait = await self.tokens.count(credential.user, network, wide_network_of(address) or network, shares, now)
+            wide, shares = wide_network_of(address) or network, self._pace.shares
+            wait = await self.tokens.count(credential.user, network, wide, shares, now)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)

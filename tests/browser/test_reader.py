@@ -444,5 +444,5 @@ async def test_one_of_many_channels_is_found(browser: Browser, library: Library)
         page = await library.sign_in(plain, "many")
         await page.locator("#find input").fill("119")
         await page.locator("#find input").press("Enter")
-        await page.get_by_role("link", name="Channel 119").click()
+        await page.get_by_role("link", name="Channel 119", exact=True).click()
         assert page.url == f"{library.url}/channel/c119"

@@ -166,7 +166,7 @@ class Machine(History):
         retention = Retention(it.redis, it.accounts, it.channels, it.items, limits, declared)
         self.run(retention.run(it.clock()))
         for uid in UIDS:
-            self.run(retention.visit(f"alice {uid}", it.clock(), 0.0))
+            self.run(retention.visit(f"alice {uid}", it.clock()))
 
     @rule(kept=st.integers(0, 3), twice=st.booleans())
     def sweep(self, kept: int, twice: bool) -> None:

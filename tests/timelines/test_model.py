@@ -174,7 +174,7 @@ class Machine(History):
         """An item with a changed text is offered again to the channels with filters, and to no others."""
         now, feed = self.tick(), self.model.feed_of[item]
         self.say(item, word)
-        for _, uid in self.run(self.world.timelines.filtering([(ANN, uid) for uid in UIDS])):
+        for _, uid in self.run(self.world.timelines.filtering(feed, [(ANN, uid) for uid in UIDS])):
             assert self.model.channels[uid].excluded
             self.run(self.world.timelines.add(ANN, uid, feed, [self.model.items[item]], now=now, limit=limit, fresh=0))
             self.model.add(uid, feed, [item], now, limit, 0)

@@ -123,7 +123,7 @@ class Gated(Hasher):
     """
 
     def __init__(self, waiting: int) -> None:
-        super().__init__(CHEAP, waiting=waiting)
+        super().__init__(**CHEAP, waiting=waiting)
         self.gate, self.running = threading.Event(), threading.Event()
         self.order: list[str] = []
         self.threads: set[threading.Thread] = set()

@@ -17,8 +17,9 @@ local function numbers_of(id)
   return unpack(found)
 end
 
--- left_as(sets, id): the reason, as a number, why an item left the channel; nil if it didn't leave.
+-- left_as(sets, id): the reason, as a number, why an item left the channel; nil if it didn't leave, or is no item's id.
 local function left_as(sets, id)
+  if not string.match(id, '^%d+$') then return nil end
   for reason, there in ipairs(redis.call('SMISMEMBER', sets.gone, numbers_of(id))) do
     if there == 1 then return reason end
   end
