@@ -23,7 +23,7 @@ class Source:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def data_up_to(self, ids, most, *, within_reach):
+    async def texts_up_to(self, ids, most, *, within_reach):
         self.asked.append(list(ids))
         found = [b"{" + self.all[item_id] if item_id in self.all else None for item_id in ids]
         await self.gate.wait()
@@ -90,10 +90,10 @@ async def test_a_failing_look_up_leaves_no_trace():
     """The error reaches the caller, and the next look-up works."""
     source = Source(a=b"A")
     cache = cache_of(source)
-    working, source.data_up_to = source.data_up_to, None
+    working, source.texts_up_to = source.texts_up_to, None
     with pytest.raises(TypeError):
         await cache.get(["a"])
-    source.data_up_to = working
+    source.texts_up_to = working
     assert await cache.get(["a"]) == [b"A"]
     assert not cache._reads
 
