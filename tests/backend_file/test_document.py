@@ -23,6 +23,7 @@ from microsub.configuration.model import (
     IdentitySettings,
     InstanceSettings,
     Polling,
+    PublicFeedConfig,
     Quotas,
     Registration,
     UserConfig,
@@ -34,6 +35,8 @@ from microsub.model.reader import NOTIFICATIONS, RESERVED
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub_demo.publisher import backend_document
 from scripts.reference import schema
+
+OF_A_FEED = "url, name, view, full_text, hide_in_all, notify, keep_unread_days, paused, filter"
 
 EXAMPLE = Path(__file__).parents[2] / "backend.json.example"
 
@@ -125,7 +128,7 @@ def test_the_whole_shape_is_read() -> None:
             delivery=DeliverySettings(1000, 60),
             hosts={"own.example": HostPolicy(0, 9)},
             feeds={"https://a.example/": FeedPolicy(5, 0)},
-            public_feeds=(FeedConfig("https://p.example/"),),
+            public_feeds=(PublicFeedConfig("https://p.example/"),),
             identity=IdentitySettings(60),
         ),
     )
@@ -265,9 +268,9 @@ def test_a_mistake_has_place_and_expectation(document: Any, error: str) -> None:
         (
             {"feeds": [{"url": "https://a.example/", "ulr": "x"}]},
             "feeds[0].ulr",
-            "one of url, name; did you mean 'url'?",
+            f"one of {OF_A_FEED}; did you mean 'url'?",
         ),
-        ({"feeds": [{"url": "https://a.example/", "colour": "x"}]}, "feeds[0].colour", "one of url, name"),
+        ({"feeds": [{"url": "https://a.example/", "colour": "x"}]}, "feeds[0].colour", f"one of {OF_A_FEED}"),
         ({"settings": {"filters": {"include_types": ["articles"]}}}, "settings.filters.include_types[0]", "'article'?"),
         ({"settings": {"filters": {"include_types": ["poem"]}}}, "settings.filters.include_types[0]", "event"),
     ],
