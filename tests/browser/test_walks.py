@@ -160,7 +160,7 @@ async def test_a_screen_reader_gets_parts_names_and_states(browser: Browser, ser
             "searchbox",
             "- main",
             "heading",
-            "feed",
+            'feed "Home"',
             "contentinfo",
         )
         places = [said.index(part) for part in parts]
