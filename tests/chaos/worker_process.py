@@ -13,11 +13,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from microsub.articles import PageReader
 from microsub.delivery.look_ups import Completing
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
+from microsub.server.jobs import article_stage
 from microsub.work import Patience
 from tests.support.parsing import PARSER
 from tests.support.polling import world
@@ -57,7 +59,9 @@ async def main(url: str, trips: int, counted: str) -> None:
     tracker = Tracker(url, keys.STREAM_PREFIX)
     async with world(redis, patience=PATIENCE, tracker=tracker, base_url=BASE) as it:
         it.completing = Completing(it.fetcher, PARSER, seconds=5.0)
-        worker = it.make_worker(lease_seconds=LEASE, tick=0.02)
+        stages = it.make_stages()
+        stages.serve("articles", article_stage(it, PageReader(it.fetcher, PARSER)).handle)
+        worker = it.make_worker(lease_seconds=LEASE, tick=0.02, stages=stages)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         hub = asyncio.create_task(it.hub_worker.run_forever())
         await worker.run(grace=1.0)

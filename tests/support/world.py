@@ -303,12 +303,17 @@ class World(Stores):
         return HubWorker(self.redis, self.parts.topics, self.fetcher, clock=self.clock)
 
     def make_worker(
-        self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
+        self,
+        lease_seconds: float = 60.0,
+        hosts_at_once: int = 200,
+        tick: float = 0.05,
+        poller: Poller | None = None,
+        stages: Stages | None = None,
     ) -> Worker:
         lasting: dict[str, Any] = {"lease_seconds": lease_seconds, "clock": self.clock}
         settings = self.effective.instance
         turn = Turn(self.schedule, self.feeds, poller or self.make_poller(), settings=settings, clock=self.clock)
-        parts = (self.schedule, turn, self.presence, self.make_stages())
+        parts = (self.schedule, turn, self.presence, stages or self.make_stages())
         return Worker(*parts, hosts_at_once=hosts_at_once, tick=tick, **lasting)
 
     def poll_now(self) -> PollNow:
