@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreUnavailable
+from microsub.base.plaintext import on_one_line
 from microsub.base.rate_limits import RateLimit
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.configuration.model import Quotas
@@ -126,7 +127,7 @@ class Following:
         record = await self._feeds.ensure(url, now)
         await self._begin(user, now)
         since = 0.0 if own is not None else None
-        begun = (record.id, url, now, name)
+        begun = (record.id, url, now, on_one_line(name) if name else None)
         is_new = await self._channels.follow(user, uid, *begun, settings=settings, most=most or 0, unread_from=since)
         if is_new and most is not None:
             await self._channels.followed_on(user, now, 1)
@@ -166,6 +167,7 @@ class Following:
             # Upkeep finishes a follow that its feed doesn't list, so no crash loses what came during the pause.
             await self._begin(user, now)
             await self._feeds.unsubscribe(feed_id, user, uid)
+        name = on_one_line(name) if name else name
         changed = await self._channels.update_subscription(
             user, uid, feed_id, name=name, settings=settings, former=former
         )

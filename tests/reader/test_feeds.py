@@ -104,6 +104,34 @@ async def test_a_pause_of_a_feed(ann: ReadingVisitor, server: World) -> None:
     assert await ann.titles("/channel/home") == ["two", "one"]
 
 
+async def test_an_unfollow_of_a_paused_feed_is_undone(ann: ReadingVisitor, server: World) -> None:
+    """Its posts are there again, and unread; those that came during the pause still wait."""
+    await ann.publish("zero")
+    await ann.publish("one", "two", at=NOON + 50)
+    feed = await feed_of(server)
+    path = f"/feed/{feed}/settings?channel=home"
+    await ann.browser.submit(await ann.get(path), f"/feed/{feed}/pause", paused="yes")
+    await ann.publish("three", at=NOON + 100)
+    before = await ann.titles("/channel/home")
+    assert sorted(before) == ["one", "two", "zero"]
+    reply = await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/end", feed=feed)
+    assert await ann.titles("/channel/home") == []
+    page = await ann.get(reply.location)
+    undo = page.tree.css_first("button[name=undo]").attributes["value"]
+    await ann.browser.submit(page, "/channels/home/again", undo=undo)
+    assert await ann.titles("/channel/home") == before
+    assert (await own(server, feed)).paused
+
+
+async def test_a_name_of_a_feed_turns_no_text_around(ann: ReadingVisitor, server: World) -> None:
+    """Marks of direction in it would reverse the sentences that name the feed."""
+    feed = await feed_of(server)
+    await save(ann, feed, name="Mine \u202e  and\tyours")
+    follow = await server.channels.subscription("ann", "home", feed)
+    assert follow is not None
+    assert follow.name == "Mine and yours"
+
+
 async def test_posts_that_a_filter_left_out_stay_out(ann: ReadingVisitor, server: World) -> None:
     """A wider filter, or any other setting, is for new posts alone."""
     feed = await feed_of(server)

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from microsub.articles import TROUBLE
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError
+from microsub.base.plaintext import on_one_line
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.feeds import FeedCondition, FeedRecord, Feeds, RequestSettings
@@ -161,7 +162,7 @@ class FeedPages:
         """Store all settings of the form, and move the feed if another channel is chosen."""
         user = await self._reader.user(visit)
         uid, follow = await self._follow(visit)
-        name = " ".join(visit.form.text("name").split())
+        name = on_one_line(visit.form.text("name"))
         if len(name) > MOST_OF_NAME:
             found = Sentence(N_("{count} characters"), count=len(name))
             short = Sentence(N_("at most {most}"), most=MOST_OF_NAME)

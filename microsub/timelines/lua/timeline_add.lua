@@ -23,7 +23,8 @@
 -- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
 -- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
 -- items, as most do, and ZADD NX shows whether an item is there already.
--- A paused follow takes nothing. The items of a feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
+-- A paused follow takes only items that left unread by an unfollow, so that an unfollow can be undone. The items of a
+-- feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
 --
 -- KEYS  1-16 timeline: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel, global), blocked
 --       (channel, global), apart, arrivals (two), events
@@ -47,14 +48,13 @@ local feed, now, chosen_by = ARGV[1], ARGV[2], ARGV[6]
 local from = 'unread_from ' .. feed
 local head = call('HMGET', KEYS[1], 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread', from)
 if not head[1] or head[2] then return { 'channel' } end
-local filters, follow, hides = head[3] or '', nil, nil
+local filters, follow, hides, paused = head[3] or '', nil, nil, false
 if feed ~= '' then
   follow = call('HGET', KEYS[2], feed)
   if not follow then return { 'feed' } end
   if string.find(follow, '"settings"', 1, true) then
     local own = cjson.decode(follow).settings or {}
-    if own.paused then return { '', '', '', '' } end
-    hides = own.hide_in_all
+    hides, paused = own.hide_in_all, own.paused
     if own.filter then filters = filters .. '\n' .. own.filter end
   end
 end
@@ -164,6 +164,7 @@ end
 local function take(id, score, lines, duplicates)
   local left = left_as(sets, id)
   if left and not MAY_RETURN[left] then return end
+  if paused and left ~= UNFOLLOWED then return end
   if (mutes or left or duplicates ~= '') and stands(id) then
     unite(id, duplicates)
     return
