@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, Route
 
 from tests.browser.accessibility import DESK, violations
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -22,7 +23,7 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-READERS = ("alone", "buttons", "scroller", "plain", "looks", "waits", "hostile", "leafs", "many")
+READERS = ("alone", "buttons", "late", "scroller", "plain", "looks", "waits", "hostile", "leafs", "many")
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 AT_ONCE = 6
 """Techniques in one post."""
@@ -194,6 +195,29 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
         assert await page.evaluate("window.same")
         await page.reload()
         assert await count(page) == COUNT - 1
+
+
+async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Browser, library: Library) -> None:
+    """The reply to *Save* comes after that to *Mark all as read*."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "late", "/channel/home")
+        marked, replied = asyncio.Event(), asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            reply = await route.fetch()
+            await marked.wait()
+            await route.fulfill(response=reply)
+            replied.set()
+
+        await page.route(lambda address: "/marks" in address, hold, times=1)
+        await page.locator(".post").first.locator("[data-act=save]").click()
+        await page.get_by_role("button", name="Mark all as read").click()
+        await page.get_by_text("posts marked as read").wait_for()
+        marked.set()
+        await replied.wait()
+        assert await page.evaluate("new Promise((done) => requestIdleCallback(() => done(true)))")
+        await page.get_by_role("button", name="Undo").click(timeout=20_000)
+        await settled(page, COUNT)
 
 
 async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, library: Library) -> None:

@@ -209,7 +209,7 @@ function pass(speed) {
       if (told) {
         showCounts(told.unread);
         if (told.text) {
-          say(told.text);
+          say(told.text, "", told.turn);
         }
       } else {
         passed.forEach((id) => showState(id, "read", false));

@@ -4,6 +4,8 @@ import { forget, keep, sendWaiting } from "./waiting.js";
 const feed = document.getElementById("feed");
 const bar = document.getElementById("done");
 let hiding = 0;
+let turns = 0; // how many actions there have been
+let newest = 0; // the turn of the message that is shown
 
 export function article(id) {
   return document.getElementById(`post-${id}`);
@@ -54,8 +56,9 @@ export function isOn(id, act) {
   return button !== null && button.getAttribute("aria-pressed") === "true";
 }
 
-/** Send fields with the hidden ones of a form; returns the changes from the server, or null if it refused. */
+/** Send fields with the hidden ones of a form; returns the changes and the turn of this action, or null if refused. */
 export async function send(form, fields, keepalive = false) {
+  const turn = (turns += 1);
   const body = new URLSearchParams(new FormData(form));
   for (const [name, value] of Object.entries(fields)) {
     body.set(name, value);
@@ -64,18 +67,18 @@ export async function send(form, fields, keepalive = false) {
     const headers = { accept: "application/json" };
     const reply = await fetch(form.action, { method: "POST", body, headers, keepalive });
     if (reply.ok) {
-      return await reply.json();
+      return { ...(await reply.json()), turn };
     }
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     const alert = page.querySelector("[role=alert]");
-    say(alert ? alert.textContent : reply.statusText);
+    say(alert ? alert.textContent : reply.statusText, "", turn);
   } catch (problem) {
     const kept = keep(form, body);
     if (kept) {
       const isBulk = form.id === "mark-all" || "above" in fields || "all" in fields;
-      return { unread: {}, text: kept.text, undo: isBulk ? kept.name : "" };
+      return { unread: {}, text: kept.text, undo: isBulk ? kept.name : "", turn };
     }
-    say(problem.message);
+    say(problem.message, "", turn);
   }
   return null;
 }
@@ -99,8 +102,12 @@ async function post(form, waited) {
   }
 }
 
-/** Show a message about an action, with an undo button if it can be undone. */
-export function say(text, undo = "") {
+/** Show a message about an action, with an undo button if it can be undone; a late reply doesn't cover a newer action's. */
+export function say(text, undo = "", turn = (turns += 1)) {
+  if (turn < newest) {
+    return;
+  }
+  newest = turn;
   const form = document.getElementById("undo");
   const button = bar.querySelector("button");
   if (form) {
@@ -159,7 +166,7 @@ export async function change(name, id) {
     changed.set(told.undo, [...before].filter(([, was]) => !was).map(([one]) => one));
   }
   if (told.text) {
-    say(told.text, told.undo);
+    say(told.text, told.undo, told.turn);
   }
 }
 
@@ -171,7 +178,7 @@ export async function markAll(form = document.getElementById("mark-all")) {
     unread.forEach((id) => showState(id, "read", true));
     showCounts(told.unread);
     changed.set(told.undo, unread);
-    say(told.text, told.undo);
+    say(told.text, told.undo, told.turn);
   }
   return told !== null;
 }
@@ -186,7 +193,7 @@ async function undo(form) {
     }
     changed.delete(id);
     showCounts(told.unread);
-    say(told.text);
+    say(told.text, "", told.turn);
   }
 }
 
