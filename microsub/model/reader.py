@@ -176,8 +176,9 @@ class PageRows(NamedTuple):
     """A page without the items' JSON, newest first: columns of the same length, and properties of the whole page.
 
     `states` are those of `Row.state`. `older`: older items follow. `names` are those of all its channels. `resume` is
-    the place where a bounded read stopped (views without an index), if that isn't the last row. `behind`: posts wait to
-    be added to timelines of this user. `own_names` is the user's number of own names for feeds (`views.OwnNames`).
+    the place where a bounded read stopped (views without an index, posts that *All* hides), if that isn't the last row.
+    `behind`: posts wait to be added to timelines of this user. `own_names` is the user's number of own names for feeds
+    (`views.OwnNames`).
 
     Columns, because Redis returns and the splicer takes columns: a `Row` for each of a hundred items is created only
     for callers that need rows. A tuple, like the other values on the way of a page, because a frozen dataclass costs
@@ -227,6 +228,10 @@ class PageRows(NamedTuple):
     def last(self) -> Cursor | None:
         """The place of the oldest item."""
         return Cursor(self.scores[-1], self.ids[-1]) if self.ids else None
+
+    def end(self, *, upward: bool = False) -> Cursor | None:
+        """The place where reading goes on, towards older items or (`upward`) newer ones; None if nothing was found."""
+        return self.resume or (self.first if upward else self.last)
 
 
 class Reason(IntEnum):

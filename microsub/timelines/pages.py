@@ -77,11 +77,12 @@ class _Found:
         """Collect a piece of the timeline; returns whether another piece is needed."""
         self._names.update(piece.names)
         near = piece.rows[::-1] if self._upward else piece.rows
-        self._more = bool(near) if self._upward else piece.older
-        if not near:
+        end = piece.end(upward=self._upward)
+        self._more = end is not None if self._upward else piece.older
+        if end is None:
             return False
-        self.last = piece.first if self._upward else piece.last
-        self._examined += len(near)
+        self.last = end
+        self._examined += EXAMINED if piece.resume else len(near)
         self._rows += await _matching(near, self._query, in_feed)
         return self._more and len(self._rows) <= self._query.limit and self._examined < EXAMINED
 
@@ -99,11 +100,11 @@ class _Found:
 async def walk_rows(redis: Redis, user: str, uid: str, *, unread_only: bool = False) -> AsyncIterator[Sequence[Row]]:
     """A whole timeline from the newest item on, in pieces. Raises NotFound."""
     span = TimelineRange(BATCH, unread_only)
-    while (page := (await read_range(redis, user, uid, span, 0))[1]).ids:
+    while (end := (page := (await read_range(redis, user, uid, span, 0))[1]).end()) is not None:
         yield page.rows
         if not page.older:
             return
-        span = TimelineRange(BATCH, unread_only, "after", page.last)
+        span = TimelineRange(BATCH, unread_only, "after", end)
 
 
 async def read_range(
@@ -139,11 +140,12 @@ def _range_of(query: PageQuery) -> TimelineRange:
 
 def _rows(uid: str, reply: list[Any]) -> PageRows:
     """The script's reply (page.lua) as rows."""
-    _, named, older, stands, states, _, homes, behind, own_names = reply
+    _, named, older, stands, states, _, homes, behind, own_names, place = reply
     listed, places = texts(named), text(stands).split()
     channels = text(homes).split() if uid == GLOBAL else [uid] * len(states)
     names = dict(zip(listed[0::2], listed[1::2], strict=True))
-    return PageRows(places[0::2], places[1::2], states, channels, bool(older), names, None, bool(behind), own_names)
+    resume = Cursor(*text(place).split()) if place else None
+    return PageRows(places[0::2], places[1::2], states, channels, bool(older), names, resume, bool(behind), own_names)
 
 
 async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:

@@ -168,7 +168,7 @@ class ReaderViews:
         while query is not None:
             page = await self.rows(user, uid, query, now)
             found += page.ids
-            end = page.resume or page.last
+            end = page.end()
             query = query._replace(after=end) if page.older and end is not None else None
         return found
 

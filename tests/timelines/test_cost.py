@@ -177,3 +177,33 @@ async def test_reading_a_channel_up_to_an_item_is_one_request_to_redis(real_redi
     world.redis.trips = 0
     assert await world.timelines.mark_all_read(ANN, "home", NOW) == 1_500
     assert world.redis.trips == 2
+
+
+@pytest.mark.parametrize("view", ["all", "unread"])
+async def test_a_page_skips_a_bounded_number_of_posts_that_all_hides(redis: Redis, view: View) -> None:
+    """The page may then be empty, and continues behind them in both directions; no shown post is lost."""
+    world, uids = await crowd(redis, 4)
+    sets = (keys.posts,) if view == "all" else (keys.posts, keys.unread)
+    await put(redis, uids, range(1, LARGE), *sets)
+    await put(redis, uids[:1], (20_000,), *sets)
+    shown = {"1", "5000", "20000"}
+    hidden = [str(one) for one in range(1, LARGE)]
+    await redis.pipeline([("SADD", keys.apart(ANN, uid), *hidden) for uid in uids])
+    await redis.command("SREM", keys.apart(ANN, uids[1]), *shown)
+    await redis.command("HSET", keys.user(ANN), "apart", 1)
+    for upward in (False, True):
+        found: list[str] = []
+        at, pages = Cursor("0.5", "1") if upward else None, 0
+        while pages < 20:
+            await calls(redis)
+            query = PageQuery(before=at, view=view) if upward else PageQuery(after=at, view=view)
+            rows = await world.timelines.page(ANN, "global", query, NOW)
+            assert (await calls(redis)).get("smismember", 0) <= 45
+            pages += 1
+            found += rows.ids[::-1] if upward else rows.ids
+            at = rows.end(upward=upward)
+            if at is None or not (upward or rows.older):
+                break
+        assert sorted(found) == sorted(shown)
+        assert found == sorted(found, key=int, reverse=not upward)
+        assert 4 <= pages <= 8

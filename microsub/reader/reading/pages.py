@@ -16,7 +16,7 @@ from starlette.routing import Route
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
-from microsub.model.reader import GLOBAL, SAVED, PageQuery
+from microsub.model.reader import GLOBAL, SAVED, Cursor, PageQuery
 from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
@@ -141,7 +141,9 @@ class TimelinePages:
             source=source,
             home=is_home,
             lack="" if reply["items"] or "_unavailable" in reply else await self._lack(visit, user, place),
-            full=len(reply["items"]) + len(reply.get("_unavailable", ())) == place.size or len(page) > _ENDED,
+            full=len(reply["items"]) + len(reply.get("_unavailable", ())) == place.size
+            or len(page) > _ENDED
+            or _is_cut_short(reply),
         )
 
     async def _beside(self, visit: PageVisit, place: TimelinePlace) -> tuple[ChannelLinks, str, ChannelDisplay]:
@@ -224,7 +226,8 @@ class TimelinePages:
         if not _is_inside(place):
             return ""
         rows = await self._reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), now)
-        return rows.first.encode() if rows.first is not None else ""
+        newest = rows.first or rows.resume
+        return newest.encode() if newest is not None else ""
 
     async def _news(self, visit: PageVisit) -> Response:
         """The number of posts that arrived since the page was made, and the unread counts, for its script."""
@@ -233,6 +236,12 @@ class TimelinePages:
         count = len(found.ids)
         text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
         return data_reply({"new": count, "text": text, "unread": (await self._reader.links(visit)).unread})
+
+
+def _is_cut_short(reply: dict[str, Any]) -> bool:
+    """Whether reading stopped among posts that All hides, so that the page of newer ones begins at none of these."""
+    before = reply["paging"].get("before")
+    return bool(before) and Cursor.decode(before, "before").item not in {post["_id"] for post in reply["items"]}
 
 
 def _is_inside(place: TimelinePlace) -> bool:

@@ -16,8 +16,8 @@
 --       {'', {uid, name, …} of the channels that occur, 1 if older items follow, 'id score id score …' newest first,
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
 --       merged, 1 if posts wait to be added to timelines of this user, the user's number of own names for feeds
---       (subscription_write.lua) or ''}. An item is unread if it is unread in any
---       channel, and then such a channel is named.
+--       (subscription_write.lua) or '', the place 'score id' to continue at, if the page ends among posts that "All"
+--       doesn't show, or ''}. An item is unread if it is unread in any channel, and then such a channel is named.
 -- include: rank
 -- include: active
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
@@ -73,14 +73,15 @@ local function of_one(uid)
   local open = ids
   if count > 0 and not same then open = redis.call('ZMSCORE', unread(uid), unpack(ids)) end
   local text = table.concat(rows, ' ', 1, 2 * count)
-  return { '', { uid, head[1] }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names }
+  return { '', { uid, head[1] }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names, '' }
 end
 if ARGV[10] ~= 'global' then return of_one(ARGV[10]) end
 
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
--- Most heads of channels at which one page may continue, so that a post in thousands of channels blocks Redis for only
--- a few milliseconds: the page may then be shorter, and is marked as having more.
+-- Most heads of channels at which one page may continue, and hidden posts that it may skip, so that a post in thousands
+-- of channels, or thousands of hidden posts, block Redis for only a few milliseconds: the page may then be shorter, and
+-- is marked as having more.
 local MOST_STEPS = 10000
 local steps, older = 0, false
 
@@ -122,15 +123,22 @@ local function refill(stream)
     return
   end
   stream.rows = shown(stream, rows)
-  if #stream.rows == 0 and #rows > 0 then refill(stream) end
+  steps = steps + (#rows - #stream.rows) / 2
+  stream.skips = #stream.rows == 0 and #rows > 0
+  if stream.skips then stream.rows = { rows[#rows - 1], rows[#rows] } end
 end
 
 -- The channels as a heap by their next item: none comes before the one at half its index. If several channels have the
--- same next item, the first is in the heap and the others are in its `also`.
+-- same next item, the first is in the heap and the others are in its `also`. A channel whose block is hidden as a whole
+-- `skips` it: it stands in the heap with the block's last item, behind others with the same one, and isn't picked. So no
+-- channel is read beyond the place that the page has reached.
 local heap, heads = {}, {}
 
 local function before(one, other)
-  if one.score == other.score then return one.id ~= other.id and (one.id > other.id) ~= upward end
+  if one.score == other.score then
+    if one.id == other.id then return other.skips and not one.skips end
+    return (one.id > other.id) ~= upward
+  end
   return (one.score > other.score) ~= upward
 end
 
@@ -139,14 +147,14 @@ local function push(stream)
   local id, text = stream.rows[stream.at], stream.rows[stream.at + 1]
   if not id then return end
   stream.at, stream.also = stream.at + 2, nil
-  local head = heads[id]
+  local head = not stream.skips and heads[id]
   if head then
     head.also = head.also or {}
     head.also[#head.also + 1] = stream
     return
   end
   stream.id, stream.text, stream.score = id, text, tonumber(text)
-  heads[id] = stream
+  if not stream.skips then heads[id] = stream end
   local at = #heap + 1
   while at > 1 and before(stream, heap[math.floor(at / 2)]) do
     heap[at] = heap[math.floor(at / 2)]
@@ -157,7 +165,7 @@ end
 
 local function pop()
   local first, last = heap[1], table.remove(heap)
-  heads[first.id] = nil
+  if not first.skips then heads[first.id] = nil end
   if #heap == 0 then return first end
   local at = 1
   while true do
@@ -173,9 +181,11 @@ end
 
 -- The score that a channel's newest item needs to get on the page, once enough scores are known; nil before.
 local function needed()
-  if #heap <= limit then return nil end
   local scores = {}
-  for i, stream in ipairs(heap) do scores[i] = stream.score end
+  for _, stream in ipairs(heap) do
+    if not stream.skips then scores[#scores + 1] = stream.score end
+  end
+  if #scores <= limit then return nil end
   table.sort(scores)
   return string.format('%.17g', scores[#scores - limit + 1])
 end
@@ -211,19 +221,25 @@ local function take(row, stream)
   push(stream)
 end
 
-local picked = {}
+local picked, skipped, resume = {}, '', ''
+steps = 0 -- without the first blocks: each page gets on
 while #heap > 0 do
   if #picked == limit or steps > MOST_STEPS then
-    older = older or not upward
+    older, resume = older or not upward, skipped
     break
   end
   local first = pop()
-  local row = { id = first.id, text = first.text, uid = first.uid, open = false }
-  local also = first.also or {}
-  take(row, first)
-  for _, stream in ipairs(also) do take(row, stream) end
-  steps = steps + 1 + #also
-  picked[#picked + 1] = row
+  if first.skips then
+    skipped = first.text .. ' ' .. first.id
+    push(first)
+  else
+    local row = { id = first.id, text = first.text, uid = first.uid, open = false }
+    local also = first.also or {}
+    take(row, first)
+    for _, stream in ipairs(also) do take(row, stream) end
+    steps = steps + 1 + #also
+    picked[#picked + 1], skipped = row, ''
+  end
 end
 
 local pairs_, ids, open, homes, names, named = {}, {}, {}, {}, {}, {}
@@ -241,4 +257,5 @@ for i = 1, #picked do
   end
 end
 local rows = table.concat(pairs_, ' ')
-return { '', names, older and 1 or 0, rows, states(ids, open), scope, table.concat(homes, ' '), waiting, own_names }
+local places = table.concat(homes, ' ')
+return { '', names, older and 1 or 0, rows, states(ids, open), scope, places, waiting, own_names, resume }
