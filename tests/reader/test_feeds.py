@@ -199,7 +199,7 @@ async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server:
 
 
 async def test_how_a_feed_is_asked_for(ann: ReadingVisitor, server: World) -> None:
-    """Its only follower chooses; with another one, only an admin."""
+    """Its only follower chooses until another user follows; then only an admin does, for all."""
     feed = await feed_of(server)
     path, shown = f"/feed/{feed}/requests", f"/feed/{feed}/settings?channel=home"
     await ann.browser.submit(await ann.get(shown), path, user_agent="browser", interval="30")
@@ -207,11 +207,25 @@ async def test_how_a_feed_is_asked_for(ann: ReadingVisitor, server: World) -> No
     assert record is not None
     assert RequestSettings.of(record) == RequestSettings("browser", 1800)
     before = await ann.get(shown)
+    await server.feeds.subscribe(feed, "ann", "other")
+    await server.feeds.unsubscribe(feed, "ann", "other")
+    record = await server.feeds.get(feed)
+    assert record is not None
+    assert RequestSettings.of(record) == RequestSettings("browser", 1800)
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=FEED)
+    record = await server.feeds.get(feed)
+    assert record is not None
+    assert RequestSettings.of(record) == RequestSettings()
     assert (await ann.browser.submit(before, path, user_agent="")).status == 403
     assert (await ann.get(shown)).tree.css_first("#requests") is None
     await server.accounts.set_admin("ann", True)
+    await ann.browser.submit(await ann.get(shown), path, user_agent="compatible", interval="60")
+    carl = await server.reader("carl", "home")
+    await carl.post(action="follow", channel="home", url=FEED)
+    record = await server.feeds.get(feed)
+    assert record is not None
+    assert RequestSettings.of(record) == RequestSettings("compatible", 3600)
     await ann.browser.submit(await ann.get(shown), path, user_agent="", interval="")
     record = await server.feeds.get(feed)
     assert record is not None

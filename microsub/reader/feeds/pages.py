@@ -17,7 +17,7 @@ from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestErr
 from microsub.base.plaintext import on_one_line
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
-from microsub.feeds import FeedCondition, FeedRecord, Feeds, RequestSettings
+from microsub.feeds import NO_REQUEST_SETTINGS, FeedCondition, FeedRecord, Feeds, RequestSettings
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.polling import PollOnRequest
@@ -205,15 +205,18 @@ class FeedPages:
         return self._go(visit, uid, follow, done="yes")
 
     async def set_requests(self, visit: PageVisit) -> Response:
-        """Choose how the feed is asked for, which holds for all its followers."""
-        await self._reader.user(visit)
+        """Choose how the feed is asked for, as an admin, or until another user follows it."""
+        user = await self._reader.user(visit)
         uid, follow = await self._follow(visit)
         if not await self._may_set_requests(visit, follow.feed):
             raise Forbidden(N_("Others follow this feed, too: only an admin can change how it is asked for."))
         agent = next((one for one in get_args(UserAgent) if one == visit.form.text("user_agent")), None)
         minutes = number_in(visit, "interval", LONGEST_MINUTES)
         wanted = RequestSettings(agent, minutes * 60.0 if minutes else None)
-        await self._feeds.update(follow.feed, wanted.fields())
+        chooser = None if visit.require_session().admin else user
+        await self._feeds.update(follow.feed, wanted.fields(chooser))
+        if not await self._may_set_requests(visit, follow.feed):  # another user has followed meanwhile
+            await self._feeds.update(follow.feed, NO_REQUEST_SETTINGS.fields())
         return self._go(visit, uid, follow, done="yes")
 
     async def _may_set_requests(self, visit: PageVisit, feed: str) -> bool:
