@@ -206,8 +206,10 @@ class NativeEndpoint(HttpEndpoint):
         authorization = header(scope, b"authorization")
         given = None
         if not authorization and name == _CONTENTS and verb == "POST":
-            given = await _parameters({**scope, "query_string": b""}, exchange.receive, UNCHECKED_BODY)
-            authorization = f"GoogleLogin auth={given[0].text('T') or ''}"
+            given = await _parameters(scope, exchange.receive, UNCHECKED_BODY)
+            # Not from the address, which logs keep.
+            is_in_address = collect(urlencoded(scope["query_string"], MOST_PAIRS)).every("T")
+            authorization = f"GoogleLogin auth={'' if is_in_address else given[0].text('T') or ''}"
         presented = _HEADER.fullmatch(authorization)
         credential = self._credential(presented[1] if presented else "")
         # One round trip that also reads the channels, which nearly every request needs.

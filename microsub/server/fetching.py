@@ -90,11 +90,16 @@ PAGE_LIMITS = FetchLimits(total=15.0, body=4 * 1024 * 1024)
 """Bounds of the page of one post: nobody waits for a larger one."""
 
 
+def open_page_fetcher(settings: Settings, stores: Stores) -> contextlib.AbstractAsyncContextManager[Fetcher]:
+    """The fetcher of pages that posts link to."""
+    return open_fetcher(settings, stores, limits=PAGE_LIMITS)
+
+
 @contextlib.asynccontextmanager
 async def open_page_reader(
     settings: Settings, parser: ParsePool, stores: Stores
 ) -> AsyncIterator[tuple[PageReader, IconFinder]]:
     """The reader of articles, and the finder of icons, with one request at a time to each host."""
-    async with open_fetcher(settings, stores, limits=PAGE_LIMITS) as fetcher:
+    async with open_page_fetcher(settings, stores) as fetcher:
         spaced = SpacedFetcher(fetcher)
         yield PageReader(spaced, parser), IconFinder(spaced, parser)

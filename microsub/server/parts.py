@@ -82,7 +82,8 @@ async def _ignored(_user: str, _now: float) -> None:
 class WebParts:
     """The use cases, each created at its first use. Routes get those that they need by argument.
 
-    Searches fetch with `searching`, all others with `plain`, which has no cache; `parser` reads strangers' pages.
+    Searches fetch with `searching`, articles with `pages`, all others with `plain`; only the first has a cache. `parser`
+    reads strangers' pages.
     `index` is this machine's index of posts, if search is on. `token_used` is called for each use of a token.
     """
 
@@ -96,6 +97,7 @@ class WebParts:
         parser: ParsePool,
         *,
         searching: CachingFetcher,
+        pages: Fetcher,
         plain: Fetcher,
     ) -> None:
         self.settings = settings
@@ -105,6 +107,7 @@ class WebParts:
         self.listeners = listeners
         self.parser = parser
         self.searching = searching
+        self.pages = pages
         self.plain = plain
         self.index: IndexReader | None = None
         self.clock = stores.clock
@@ -201,7 +204,7 @@ class WebParts:
     @cached_property
     def articles(self) -> ArticleStage:
         """The full texts that readers ask for."""
-        return article_stage(self.stores, PageReader(SpacedFetcher(self.plain, HostPace()), self.parser))
+        return article_stage(self.stores, PageReader(SpacedFetcher(self.pages, HostPace()), self.parser))
 
     @cached_property
     def following(self) -> Following:

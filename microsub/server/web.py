@@ -18,7 +18,7 @@ from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 from microsub.search import STANDING_BY, IndexFolder, IndexReader
 from microsub.server.app import create_app
-from microsub.server.fetching import open_caching_fetcher, open_fetcher
+from microsub.server.fetching import open_caching_fetcher, open_fetcher, open_page_fetcher
 from microsub.server.jobs import can_search, follower
 from microsub.server.monitoring import Monitors
 from microsub.server.parsers import TASKS
@@ -47,8 +47,11 @@ async def open_app(
     async with (
         open_caching_fetcher(settings, stores, shared=True) as fetcher,
         open_fetcher(settings, stores) as plain,
+        open_page_fetcher(settings, stores) as pages,
     ):
-        parts = WebParts(settings, stores, config, cache, listeners, parser, searching=fetcher, plain=plain)
+        parts = WebParts(
+            settings, stores, config, cache, listeners, parser, searching=fetcher, pages=pages, plain=plain
+        )
         used = ActivityNotes(TokenUse(stores.redis).note)
         parts.token_used = used.note
         try:

@@ -13,6 +13,7 @@ from microsub.greader.api import PATHS
 from microsub.web.paths import ENDPOINT
 from tests.support.native_app import ADDRESS, SITE, NativeApp
 from tests.support.reader import Reader
+from tests.support.readers import FEED, posts
 from tests.support.world import World
 
 LOGIN = f"{ADDRESS}/accounts/ClientLogin"
@@ -105,15 +106,21 @@ async def test_the_header_decides(server: World, app: NativeApp, alice: Reader) 
         assert (reply.headers["x-reader-google-bad-token"], reply.headers["google-bad-token"]) == ("true", "true")
 
 
-async def test_contents_without_a_header(server: World, app: NativeApp) -> None:
+async def test_contents_without_a_header(server: World, alice: Reader, app: NativeApp) -> None:
     """Liferea 1.14 asks for contents with the value of `Auth` as `T` alone; nothing else is answered so."""
     contents = f"{ADDRESS}/reader/api/0/stream/items/contents"
     assert (await server.client.post(contents, data={"T": app.auth, "i": "1"})).json()["items"] == []
+    await server.publish(FEED, *posts("b", "a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    first, second = await app.ids()
+    split = await server.client.post(contents, params={"output": "json", "i": first}, data={"T": app.auth, "i": second})
+    assert len(split.json()["items"]) == 2
     bad = {"Authorization": "GoogleLogin auth=alice.x"}
     for reply in (
         await server.client.post(contents, data={"T": "alice.x", "i": "1"}),
         await server.client.post(contents, data={"T": app.auth, "i": "1"}, headers=bad),
         await server.client.post(contents, params={"T": app.auth}, data={"i": "1"}),
+        await server.client.post(contents, params={"T[]": app.auth}, data={"i": "1"}),
         await server.client.post(contents, data={"T": app.auth, "i": ["1"] * 40_000}),
         await server.client.get(contents, params={"T": app.auth, "i": "1"}),
         await server.client.post(f"{ADDRESS}/reader/api/0/edit-tag", data={"T": app.auth, "i": "1", "a": "x"}),

@@ -385,7 +385,7 @@ class World(Stores):
         cache = ItemCache(self.items, None, 0)
         made = WebParts(
             self.process, self, self.configuration, cache, Listeners(), self.parser,
-            searching=self.web, plain=self.fetcher,
+            searching=self.web, pages=self.fetcher, plain=self.fetcher,
         )  # fmt: skip
         made.topics_changed = noting_topics(self)
         made.mentions = mention_receiver(self, self.process.public_url, steady=self.clock)
