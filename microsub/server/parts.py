@@ -82,8 +82,8 @@ async def _ignored(_user: str, _now: float) -> None:
 class WebParts:
     """The use cases, each created at its first use. Routes get those that they need by argument.
 
-    Searches fetch with `searching`, articles with `pages`, all others with `plain`; only the first has a cache. `parser`
-    reads strangers' pages.
+    Searches fetch with `searching`, articles with `pages`, all others with `plain`; only the first has a cache.
+    `parser` reads strangers' pages.
     `index` is this machine's index of posts, if search is on. `token_used` is called for each use of a token.
     """
 
