@@ -7,6 +7,7 @@ version is read too, until `repacking` has moved it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from microsub.redis.scripts import batches
 
 _STEP = 16
 _REASONS = frozenset(Reason)
+_ITEM = re.compile(r"[1-9][0-9]{0,18}\Z")
 _AT_ONCE = 100
 """Ids of a command that asks for all their numbers."""
 
@@ -58,7 +60,8 @@ async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Abse
 
 
 async def left_among(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str]) -> set[str]:
-    """The given ids that have left any of these channels. Two round trips."""
+    """The given ids that have left any of these channels; a text that is no id has left none. Two round trips."""
+    ids = [one for one in ids if _ITEM.match(one)]
     found = await members_at(redis, [keys.gone_before(user, uid) for uid in uids], ids)
     parts = [(uid, some) for uid in uids for some in batches(ids, _AT_ONCE)]
     asked: list[Command] = [("SMISMEMBER", keys.gone(user, uid), *_numbers(some)) for uid, some in parts]

@@ -99,6 +99,14 @@ async def test_last_read_entry(full: Reader) -> None:
     assert await full.unread("home") == 0
 
 
+async def test_last_read_entry_of_all_channels_that_is_no_id(full: Reader) -> None:
+    """It marks nothing, as an unknown id does."""
+    mark = {"action": "timeline", "method": "mark_read", "channel": "global"}
+    for unknown in ("999999", "nonsense", "-1", "1e5", "0x10", "\0", "9" * 5000):
+        assert await full.post(**mark, last_read_entry=unknown) == {"result": "ok", "updated": 0}
+    assert await full.unread("home") > 0
+
+
 async def test_pages_of_one_user_are_read_one_after_the_other(
     full: Reader, bob: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
