@@ -300,8 +300,9 @@ class Applier:
                 return
         name = None if change.what is ChangeKind.FEED_CHANGED else wanted.name or ""
         settings = None if change.what is ChangeKind.FEED_RENAMED else wanted.settings
+        former = None if change.former is None else change.former.settings
         canonical = canonical_feed_url(wanted.url)
         feed = (await self.feeds.find_many([wanted.url])).get(wanted.url)
         for one in await self.channels.subscriptions(user, uid):
             if one.feed == feed or canonical_feed_url(one.url) == canonical:
-                await self.following.change(user, uid, one.feed, now, name=name, settings=settings)
+                await self.following.change(user, uid, one.feed, now, name=name, settings=settings, former=former)

@@ -83,7 +83,8 @@ class Change:
     `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
     of a rule, whether a user is an admin, the name of a channel, a FeedConfig, whole settings, or uids in order. `uid`
     is `global` for rules of all channels, and the name for an output feed or source. `restored`: the change restores a
-    removed user or channel with its data.
+    removed user or channel with its data. `former` is the FeedConfig from which that of FEED_CHANGED was made: only
+    what differs is changed.
     """
 
     what: ChangeKind
@@ -91,6 +92,7 @@ class Change:
     uid: str = ""
     value: Any = None
     restored: bool = False
+    former: FeedConfig | None = None
 
     def __str__(self) -> str:
         value = self.value
@@ -407,7 +409,8 @@ class _UserMerger:
         if "name" in changed:
             self.change(ChangeKind.FEED_RENAMED, uid, FeedConfig(there.url, changed.pop("name")))
         if changed:
-            self.change(ChangeKind.FEED_CHANGED, uid, replace(there, **changed))
+            value = replace(there, **changed)
+            self.changes.append(Change(ChangeKind.FEED_CHANGED, self.name, uid, value, former=there))
 
     def named(
         self, kind: str, name: str, was: FactValue | None, wanted: FactValue | None, there: FactValue | None

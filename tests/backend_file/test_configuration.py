@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from microsub.base.errors import NotFound, Unauthorized
 from microsub.configuration.effective import EffectiveSettings
 from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
 from microsub.model.reader import Credential
-from microsub.model.settings import ChannelSettings, Filters
+from microsub.model.settings import ChannelSettings, Filters, FollowSettings
 from microsub.redis.protocol import Redis
 from microsub.timelines.follow import Following
 from tests.support.configured import NOW, Configured
-from tests.support.redis_wrappers import Between
+from tests.support.redis_wrappers import Between, once
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
 
@@ -256,6 +257,23 @@ async def test_a_file_that_another_process_has_just_written_is_no_older_one(conf
     assert not [line for line in lines if "older" in line["event"]]
     assert await configured.state() == {"alice": {"home": ("Home", [B])}}
     assert await other.configuration.look() == "unchanged"
+
+
+async def test_an_edit_of_a_feed_keeps_what_an_app_changes_meanwhile(configured: Configured) -> None:
+    """The app's change comes after the file was compared with the stores, and before the edit is stored."""
+    await configured.apply(alice(channel("home", {"url": A, "view": "list"})), at=NOW)
+    (follow,) = await configured.channels.subscriptions("alice", "home")
+
+    async def in_an_app() -> None:
+        await configured.following.change(
+            "alice", "home", follow.feed, NOW, settings=replace(follow.settings, view="cards"), former=follow.settings
+        )
+
+    other = Configured(Between(configured.redis, once("subscription_write", in_an_app)), configured.file)
+    other.save(alice(channel("home", {"url": A, "view": "list", "keep_unread_days": 7})), at=NOW + 1)
+    assert await other.configuration.look() == "applied"
+    (follow,) = await configured.channels.subscriptions("alice", "home")
+    assert follow.settings == FollowSettings(view="cards", keep_unread_days=7)
 
 
 async def test_only_one_process_applies(configured: Configured) -> None:

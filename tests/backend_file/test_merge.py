@@ -82,7 +82,12 @@ HOME = al(ch("home", A))
             al(ch("home", {"url": A, "view": "list", "keep_unread_days": 5, "notify": True})),
             [
                 do(W.FEED_RENAMED, "home", FeedConfig(A, "Ah")),
-                do(W.FEED_CHANGED, "home", FeedConfig(A, notify=True, keep_unread_days=7, hide_in_all=True)),
+                do(
+                    W.FEED_CHANGED,
+                    "home",
+                    FeedConfig(A, notify=True, keep_unread_days=7, hide_in_all=True),
+                    former=FeedConfig(A, view="list", keep_unread_days=5, notify=True),
+                ),
             ],
             id="settings of a feed, beside one that an app changed",
         ),
