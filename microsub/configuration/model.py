@@ -34,6 +34,7 @@ from microsub.model.settings import (
     UserAgent,
     blank,
     declared,
+    flag,
     number,
     stated,
 )
@@ -169,9 +170,9 @@ class MentionSettings:
 
     __pydantic_config__ = FILE_OBJECT
 
-    receive: bool = declared("Whether webmentions of this user's pages are accepted.", True)
+    receive: bool = flag("Whether webmentions of this user's pages are accepted.", True)
     pages: tuple[Url, ...] = declared("URLs of the user's pages besides `me`; pages below them are included.", ())
-    approval: bool = declared(
+    approval: bool = flag(
         "Whether a webmention appears in `notifications` only after `microsub webmention approve`.", False
     )
 
@@ -424,7 +425,7 @@ class OutputConfig:
         "Whether a post that its author edited is published again: `never` or `edits`. By default `never` with "
         "`max_impressions`, otherwise `edits`."
     )
-    public: bool = declared(
+    public: bool = flag(
         "Whether the feed is at /feeds/USER/NAME; otherwise only at an address that can't be guessed.", False
     )
 
@@ -456,9 +457,7 @@ class UserConfig:
     token_endpoint: Maybe[Url] = declared(
         "The endpoint that checks this user's tokens, instead of the one named by the site `me`."
     )
-    admin: bool = declared(
-        "Whether the user has access to /admin, with all feeds, users and the server's state.", False
-    )
+    admin: bool = flag("Whether the user has access to /admin, with all feeds, users and the server's state.", False)
     channels: tuple[ChannelConfig, ...] = declared(
         "Channels in the order in which apps show them. 'notifications' always exists, listed or not. 'saved' always "
         "exists too, as the last one, and can't be listed.",

@@ -79,6 +79,11 @@ def number(description: str, default: Any = None, *, usual: Any = None, ge: floa
     return declared(description, default, usual=usual, strict=True, ge=ge, le=le)
 
 
+def flag(description: str, default: bool | None = None, *, usual: bool | None = None) -> Any:
+    """A field that is true or false; texts such as "no" are invalid."""
+    return declared(description, default, usual=usual, strict=True)
+
+
 def usual(kind: type[T]) -> T:
     """The effective value if no level gives one."""
     return kind(**{one.name: one.metadata["usual"] for one in fields(kind) if "usual" in one.metadata})  # type: ignore[arg-type]
@@ -125,7 +130,7 @@ class ChannelSettings(Level):
     first_fetch_unread: Maybe[int] = number(
         "How many of the newest posts of a newly followed feed are unread.", usual=10, le=10_000
     )
-    feed_trouble: Maybe[bool] = declared(
+    feed_trouble: Maybe[bool] = flag(
         "Whether `notifications` reports followed feeds that fail for a week, are gone, or have moved.",
         usual=True,
     )
@@ -226,16 +231,14 @@ class FollowSettings:
         "that of the page if the feed was found to cut its posts. By default `auto`, but `off` for feeds that were "
         "followed before the server had this setting."
     )
-    hide_in_all: bool = declared("Whether the feed's posts are shown in this channel only, not in *All*.", False)
-    notify: Maybe[bool] = declared(
+    hide_in_all: bool = flag("Whether the feed's posts are shown in this channel only, not in *All*.", False)
+    notify: Maybe[bool] = flag(
         "Whether devices are notified of the feed's new posts; by default those that are notified of the channel's."
     )
     keep_unread_days: Maybe[float] = number(
         "Days to keep an unread post of the feed; 0 keeps it forever. By default as the channel does.", le=36500
     )
-    paused: bool = declared(
-        "Whether new posts of the feed wait: they come into the channel when the pause ends.", False
-    )
+    paused: bool = flag("Whether new posts of the feed wait: they come into the channel when the pause ends.", False)
     filter: Filters = field(
         default_factory=Filters,
         metadata={"description": "Rules for new posts of the feed, which must also pass those of the channel."},

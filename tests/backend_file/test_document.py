@@ -218,6 +218,12 @@ def test_a_minimal_file_is_valid(document: dict[str, Any]) -> None:
         ),
         ({"settings": {"max_items": True}}, "settings.max_items (line 3): found true, expected a whole number"),
         ({"settings": {"feed_trouble": 3}}, "settings.feed_trouble (line 3): found the number 3, expected true or false"),
+        *(
+            (channels({"uid": "a", "feeds": [{"url": "https://blog.example/", name: "no"}]}), f"users.alice.channels[0].feeds[0].{name} (line 10): found 'no', expected true or false")
+            for name in ("hide_in_all", "notify", "paused")
+        ),
+        ({"users": {"alice": {"admin": "false"}}}, "users.alice.admin (line 4): found 'false', expected true or false"),
+        ({"settings": {"feed_trouble": 0}}, "settings.feed_trouble (line 3): found the number 0, expected true or false"),
         ({"settings": {"max_items": -1}}, "settings.max_items (line 3): found the number -1, expected a number of at least 0"),
         (
             {"settings": {"polling": {"max_interval": 60, "min_interval": 120}}},
