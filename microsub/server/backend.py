@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from microsub.base.errors import ConfigError, InvalidRequest, NotFound, StoreFul
 from microsub.base.settings import Settings
 from microsub.configuration.facts import Change, ChangeKind
 from microsub.model.reader import ALL_SCOPES
-from microsub.redis.migrations import migrate
 from microsub.server.stores import Stores, following, open_stores, sources, tell_failure
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def configuration(settings: Settings, stores: Stores, *, creates: bool = True) -
         write_back=settings.writes_back,
         creates=creates,
         on_applied=stores.effective.forget,
-        on_lost=functools.partial(migrate, stores.redis),
+        on_lost=stores.prepare,
     )
 
 

@@ -130,6 +130,11 @@ class Stores:
         """A channel's own settings. Raises NotFound."""
         return (await self.channels.get(user, uid)).settings
 
+    async def prepare(self) -> None:
+        """Bring the data to the current layout. Feeds that are followed from now on have automatic full texts."""
+        await migrate(self.redis)
+        await self.channels.automatic_since()
+
     @cached_property
     def user_addresses(self) -> identity.UserAddresses:
         """See `identity.admission`."""
@@ -162,8 +167,9 @@ async def open_stores(
         watch = Watch()
         if embedded is not None:
             watch = await stack.enter_async_context(watched(embedded, failed=tell_failure))
-        await (migrate(redis) if writes else check_layout(redis, oldest))
-        yield Stores(redis, url, where, watch)
+        stores = Stores(redis, url, where, watch)
+        await (stores.prepare() if writes else check_layout(redis, oldest))
+        yield stores
 
 
 async def warn_of_losses(settings: Settings, stores: Stores) -> None:

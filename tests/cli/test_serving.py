@@ -24,6 +24,7 @@ from microsub.cli.serving import process
 from microsub.library import open_post_store
 from microsub.redis.embedded.server import start_embedded
 from microsub.server.backend import GREETING
+from microsub.timelines import choice_of
 from tests.cli.conftest import in_a_process
 from tests.support.waiting import wait_until
 
@@ -388,3 +389,16 @@ async def test_a_worker_that_cant_be_started_is_tried_again(tmp_path: Path, monk
         worker.stop()
         await task
     assert len(tries) == 3
+
+
+async def test_the_first_feeds_of_a_new_server_have_automatic_full_texts(folder: Path) -> None:
+    """A declared feed, and one followed before any post has arrived, get full texts if they cut their posts."""
+    home = '{"uid": "home", "name": "Home", "feeds": ["https://posts.example/declared"]}'
+    (folder / "backend.json").write_text(f'{{"users": {{"ann": {{"channels": [{home}]}}}}}}')
+    async with server.stores.open_stores(Settings(), create=True) as stores:
+        await server.backend.configuration(Settings(), stores).look()
+        await server.stores.following(stores).follow("ann", "home", "https://posts.example/chosen", time.time())
+        follows = await stores.channels.subscriptions("ann", "home")
+        assert len(follows) == 2
+        since = await stores.channels.automatic_since()
+        assert {choice_of(follow, since) for follow in follows} == {"auto"}
