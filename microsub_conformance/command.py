@@ -124,8 +124,8 @@ def conformance(
 ) -> None:
     """Check any Microsub server from outside, or any server of the Google Reader API.
 
-    The suite publishes its own feeds, follows them in channels with unique names, and deletes these when it is done. Use
-    a test account: a run that is killed leaves its channels behind.
+    The suite publishes its own feeds, follows them in channels with unique names, and deletes these when it is done.
+    Use a test account: a run that is killed leaves its channels behind.
     """
     from microsub_conformance import report
     from microsub_conformance.checks import NATIVE_REQUIREMENTS, REQUIREMENTS, pick
