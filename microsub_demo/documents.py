@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from html import escape
+from textwrap import shorten
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from microsub_demo import cast
-from microsub_demo.cast import BLOGS, BY_SLUG, SEED, Blog, InventedPost, newest_number, path_of
+from microsub_demo.blog import Blog
+from microsub_demo.cast import BLOGS, BY_SLUG, SEED, InventedPost, newest_number, path_of
 
 EMPHASIS = re.compile(r"\*(.+?)\*")
 
@@ -72,7 +74,32 @@ def body_html(post: InventedPost, prefix: str = "") -> str:
     if post.kind == "article" and post.number % 3 == 0:
         earlier = path_of(post.blog, post.number - 3)
         link = f'<p>Earlier: <a href="{prefix}{earlier}">no. {post.number - 3}</a>.</p>'
-    return paragraphs + link
+    picture = ""
+    if post.has_photo and post.blog.format not in {"h-feed", "jsonfeed"}:  # these have a property for it
+        picture = (
+            f'<p><img src="{prefix}{photo_path(post)}" alt="{escape(post.title or "Hills, drawn by chance")}"/></p>'
+        )
+    inset = INSETS[post.blog.inset] if post.kind == "article" else ""
+    return picture + paragraphs + inset + link
+
+
+INSETS: Mapping[str, str] = {
+    "": "",
+    "code": "<pre><code>def tide(hour):\n    return 2.1 + 0.9 * sin(hour / 6.2)\n</code></pre>",
+    "list": "<ul><li>Faster start</li><li>Fewer questions</li><li>The old icons, back by demand</li></ul>",
+    "table": "<table><tr><th>For</th><th>Flour</th><th>Water</th></tr><tr><td>2</td><td>150 g</td><td>90 ml</td></tr>"
+    "<tr><td>6</td><td>450 g</td><td>270 ml</td></tr></table>",
+    "quote": "<blockquote><p>Let n be large. No, larger.</p></blockquote>",
+}
+"""Markup in articles, by the blog's `inset`."""
+
+BEGINNING = 180
+"""How many characters of a text a feed with excerpts has."""
+
+
+def excerpt(post: InventedPost) -> str:
+    """The beginning of the text, which ends between two words."""
+    return shorten(body_text(post), BEGINNING, placeholder=" …")
 
 
 def body_text(post: InventedPost) -> str:
@@ -189,16 +216,22 @@ def rss(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
 
 def _rss_item(post: InventedPost, base: str) -> list[str]:
     blog = post.blog
-    html = body_html(post, base)
+    texts = [_element("description", excerpt(post))]
+    if not blog.excerpts:
+        html = body_html(post, base)
+        texts = [
+            _element("description", body_text(post).partition("\n")[0]),
+            f"<content:encoded>{escape(html, quote=False)}</content:encoded>",
+        ]
+    link = path_of(*post.target) if post.kind == "link" and post.target else post.path
     lines = [
         "<item>",
         _element("title", post.title or ""),
-        _element("link", base + post.path),
+        _element("link", base + link),
         _element("guid", f"{blog.slug}-{post.number}", ' isPermaLink="false"'),
         _element("pubDate", format_datetime(post.published)),
         _element("dc:creator", blog.author),
-        _element("description", body_text(post).partition("\n")[0]),
-        f"<content:encoded>{escape(html, quote=False)}</content:encoded>",
+        *texts,
         *(_element("category", tag) for tag in post.tags),
     ]
     if post.kind == "episode":
@@ -281,10 +314,16 @@ def atom(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
             _element("published", post.published.isoformat()),
             _element("updated", post.updated.isoformat()),
             *(f"<category term={quoteattr(tag)}/>" for tag in post.tags),
-            f'<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">{body_html(post)}</div></content>',
+            _atom_text(post),
             "</entry>",
         ]
     return _document(blog, [*lines, "</feed>"])
+
+
+def _atom_text(post: InventedPost) -> str:
+    if post.blog.excerpts:
+        return _element("summary", excerpt(post))
+    return f'<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">{body_html(post)}</div></content>'
 
 
 def jsonfeed(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
@@ -342,10 +381,17 @@ def _page(title: str, body: str, language: str = "en", head: str = "") -> bytes:
     return text.encode()
 
 
+def _span(seconds: int) -> str:
+    for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.2g} {name}"
+    return f"{seconds} seconds"
+
+
 def index() -> bytes:
     """The list of all blogs."""
     rows = "".join(
-        f'<li><a href="{home_path(blog)}">{escape(blog.title)}</a> <small>({blog.format}, every {blog.every} s; '
+        f'<li><a href="{home_path(blog)}">{escape(blog.title)}</a> <small>({blog.format}, every {_span(blog.every)}; '
         f'<a href="{feed_path(blog)}">feed</a>)</small></li>'
         for blog in BLOGS
     )
@@ -391,7 +437,13 @@ def _cite(kind: str, blog: Blog, number: int) -> str:
     )
 
 
-CITED_AS = {"reply": "u-in-reply-to", "rsvp": "u-in-reply-to", "like": "u-like-of", "bookmark": "u-bookmark-of"}
+CITED_AS = {
+    "reply": "u-in-reply-to",
+    "rsvp": "u-in-reply-to",
+    "like": "u-like-of",
+    "bookmark": "u-bookmark-of",
+    "link": "u-bookmark-of",
+}
 
 
 def entry(post: InventedPost, *, with_author: bool = False) -> str:
@@ -403,7 +455,7 @@ def entry(post: InventedPost, *, with_author: bool = False) -> str:
         parts.append('<p><data class="p-rsvp" value="yes">I shall be there.</data></p>')
     if post.title is not None:
         parts.append(f'<h2 class="p-name">{escape(post.title)}</h2>')
-    if post.has_photo:
+    if post.has_photo and post.blog.format in {"h-feed", "jsonfeed"}:
         parts.append(f'<img class="u-photo" src="{photo_path(post)}" alt="Hills, drawn by chance">')
     if post.kind == "episode":
         parts.append(f'<audio class="u-audio" controls src="{sound_path(post)}"></audio>')
@@ -452,16 +504,12 @@ FOREVER = datetime(2020, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The document of a path at one instant; `changed`: its last change, in whole seconds."""
+    """The document of a path at one instant; `changed`: its last change, in whole seconds; `status`: of the reply."""
 
     body: bytes
     content_type: str
     changed: datetime
-
-
-def feed_paths() -> tuple[str, ...]:
-    """The paths of all feeds, in the order of the cast."""
-    return tuple(feed_path(blog) for blog in BLOGS)
+    status: int = 200
 
 
 def document(path: str, now: float, base: str, seed: int = SEED) -> Document | None:
@@ -480,6 +528,8 @@ def _blog_document(path: str, blog: Blog, listed: Sequence[InventedPost], base: 
     changed = max(one.updated for one in listed)
     if path == home_path(blog):
         return Document(front(blog, listed), HTML, changed)
+    if blog.status != 200:
+        return Document(b"This feed can't be read.\n", "text/plain", changed, blog.status)
     write, content_type = WRITERS[blog.format]
     return Document(write(blog, listed, base), content_type, changed)
 

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from microsub_demo.cast import BY_SLUG, SEED
-from microsub_demo.documents import Document, document, feed_path, feed_paths, home_path
+from microsub_demo.blog import Blog
+from microsub_demo.cast import BLOGS, BY_SLUG, SEED
+from microsub_demo.documents import Document, document, feed_path, home_path
+from microsub_demo.lively import LIVELY
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -54,6 +56,8 @@ class Publisher:
         found = document(path, self.clock(), self.base or address, self.seed)
         if found is None:
             return 404, [(b"content-type", b"text/plain")], b"nothing here (yet)\n"
+        if found.status != 200:
+            return found.status, _entity(found), found.body
         etag = f'"{hashlib.blake2s(found.body, digest_size=12).hexdigest()}"'
         validators = [(b"etag", etag.encode()), (b"last-modified", _http_date(found.changed))]
         if _is_fresh(request, etag, found.changed):
@@ -96,15 +100,22 @@ def _is_fresh(request: Mapping[str, str], etag: str, changed: datetime) -> bool:
         return False
 
 
-POLL_SECONDS = 5
-"""How often the demo's feeds are polled, which would be far too often for real publishers."""
+POLL_SECONDS = 5, 60
+"""How often the demo's feeds are polled, lively ones and others: far too often for real publishers."""
 
 CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
     "robin": (
-        ("people", "People", ("mo", "second-thoughts", "kestrel-kettle")),
-        ("workshop", "Workshop", ("slow-lathe", "orrery", "salt-and-ladders")),
-        ("listening", "Listening", ("nine-minutes-of-fog",)),
-        ("elsewhere", "Elsewhere", ("cafe-desuet", "dry-watercolour", "harbour-log")),
+        ("people", "People", ("mo", "bo", "second-thoughts", "kestrel-kettle", "gone-fishing")),
+        ("news", "News", ("quay-courier", "harbour-log", "gauge", "linkrot", "out-of-paper")),
+        ("workshop", "Workshop", ("slow-lathe", "orrery", "salt-and-ladders", "kitchen-arithmetic", "proofs")),
+        ("code", "Code", ("tidewater-systems", "release-notes")),
+        ("reading", "Reading", ("long-table", "night-ferry", "appointments", "three-panels", "locked-diary")),
+        ("listening", "Listening", ("nine-minutes-of-fog", "slow-radio")),
+        (
+            "elsewhere",
+            "Elsewhere",
+            ("cafe-desuet", "waldrand", "azotea", "dry-watercolour", "amado-station", "lamp-and-ink"),
+        ),
     ),
     "kim": (
         ("everything", "Everything", ("mo", "orrery", "harbour-log", "nine-minutes-of-fog")),
@@ -131,9 +142,14 @@ def backend_document(base: str) -> dict[str, Any]:
         "settings": {
             "max_items": 500,
             "hosts": {host: {"interval": 0, "concurrency": 4}},
-            "feeds": {base + path: {"interval": POLL_SECONDS, "ttl": 0} for path in feed_paths()},
+            "feeds": {base + feed_path(blog): {"interval": _interval(blog), "ttl": 0} for blog in BLOGS},
         },
     }
+
+
+def _interval(blog: Blog) -> int:
+    lively, other = POLL_SECONDS
+    return lively if blog in LIVELY else other
 
 
 def _feed(base: str, slug: str) -> dict[str, Any]:

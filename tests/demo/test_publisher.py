@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from microsub_demo.blog import Blog
 from microsub_demo.cast import BLOGS, BY_SLUG, newest_number, time_of
-from microsub_demo.documents import feed_paths
+from microsub_demo.documents import feed_path
 from microsub_demo.publisher import CHANNELS, Publisher, backend_document, write_backend
 
 NOW = 1_780_000_000.0
@@ -38,7 +39,7 @@ async def client(clock: Clock):
         yield client
 
 
-@pytest.mark.parametrize("path", feed_paths())
+@pytest.mark.parametrize("path", [feed_path(blog) for blog in BLOGS if blog.status == 200])
 async def test_unchanged_feed_is_answered_with_304(client: httpx.AsyncClient, path: str) -> None:
     """Either validator alone and both together give 304 with an empty body while nothing is new."""
     first = await client.get(path)
@@ -75,6 +76,13 @@ async def test_unreadable_date_counts_as_absent(client: httpx.AsyncClient) -> No
     """A date that can't be read is ignored."""
     for date in ("yesterday", "", "Thu, 01 Jan 2099 00:00:00"):
         assert (await client.get("/mo/", headers={"if-modified-since": date})).status_code == 200
+
+
+@pytest.mark.parametrize("blog", [blog for blog in BLOGS if blog.status != 200], ids=lambda blog: blog.slug)
+async def test_some_feeds_are_refused(client: httpx.AsyncClient, blog: Blog) -> None:
+    """Each with its own status; the blog's page can be read."""
+    assert (await client.get(feed_path(blog))).status_code == blog.status
+    assert (await client.get(f"/{blog.slug}/")).status_code == 200
 
 
 async def test_methods(client: httpx.AsyncClient) -> None:
@@ -114,6 +122,6 @@ def test_backend_document_follows_every_blog_for_two_users() -> None:
         for user, settings in document["users"].items()
     }
     assert set(followed) == set(CHANNELS)
-    assert {url for urls in followed.values() for url in urls} == {BASE + path for path in feed_paths()}
+    assert {url for urls in followed.values() for url in urls} == {BASE + feed_path(blog) for blog in BLOGS}
     assert set(followed["robin"]) & set(followed["kim"])
     assert len(followed["robin"]) == len(BLOGS)
