@@ -104,9 +104,9 @@ POLL_SECONDS = 5, 60
 """How often the demo's feeds are polled, lively ones and others: far too often for real publishers."""
 
 CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
-    "robin": (
+    "kim": (
         ("people", "People", ("mo", "bo", "second-thoughts", "kestrel-kettle", "gone-fishing")),
-        ("news", "News", ("quay-courier", "harbour-log", "gauge", "linkrot", "out-of-paper")),
+        ("news", "News", ("quay-courier", "gauge", "linkrot", "out-of-paper")),
         ("workshop", "Workshop", ("slow-lathe", "orrery", "salt-and-ladders", "kitchen-arithmetic", "proofs")),
         ("code", "Code", ("tidewater-systems", "release-notes")),
         ("reading", "Reading", ("long-table", "night-ferry", "appointments", "three-panels", "locked-diary")),
@@ -114,10 +114,10 @@ CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
         (
             "elsewhere",
             "Elsewhere",
-            ("cafe-desuet", "waldrand", "azotea", "dry-watercolour", "amado-station", "lamp-and-ink"),
+            ("harbour-log", "cafe-desuet", "waldrand", "azotea", "dry-watercolour", "amado-station", "lamp-and-ink"),
         ),
     ),
-    "kim": (
+    "robin": (
         ("everything", "Everything", ("mo", "orrery", "harbour-log", "nine-minutes-of-fog")),
         ("kitchen", "Kitchen", ("salt-and-ladders", "kestrel-kettle", "cafe-desuet")),
     ),

@@ -113,7 +113,7 @@ class ChannelList:
         self._attention_of = attention_of
 
     async def links(self, visit: PageVisit) -> ChannelLinks:
-        """The list of the signed-in user: first all channels together, then each one. Raises SignInNeeded."""
+        """The list of the signed-in user: all channels together, the built-in ones, their own. Raises SignInNeeded."""
         user = visit.require_session().user
         inherited, (names, counts, everything), troubled = await asyncio.gather(
             self._style_of(user), self._channels.distinct_counts(user), self._attention_of(user)
@@ -121,7 +121,8 @@ class ChannelList:
         lines = _lines_of(names, inherited, visit)
         whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
         each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
-        return ChannelLinks([whole.link(everything), *each])
+        built_in = sorted((link for link in each if link.uid in RESERVED), key=lambda link: link.uid != SAVED)
+        return ChannelLinks([whole.link(everything), *built_in, *ChannelLinks(each).own])
 
 
 class _ChannelLine:

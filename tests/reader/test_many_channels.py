@@ -40,9 +40,9 @@ def count(page: Shown, uid: str) -> str:
 
 @pytest.mark.parametrize(("path", "first"), [("/", 20), ("/channel/c100", 50), ("/channel/c219", 120)])
 async def test_beside_a_page_are_channels_with_something_unread(ann: ReadingVisitor, path: str, first: int) -> None:
-    """A hundred in their order, those around the open one, between the standard channels."""
+    """A hundred in their order, those around the open one, behind the standard channels."""
     page = await ann.get(path)
-    assert beside(page) == ["global", "notifications", *[f"c{first + n}" for n in range(100)], "saved"]
+    assert beside(page) == ["global", "saved", "notifications", *[f"c{first + n}" for n in range(100)]]
     assert count(page, "global") == str(len(UNREAD))
     assert page.tree.css_first("#channels a[href='/channel']").text() == f"All {MANY + 3} channels"
 
@@ -50,7 +50,7 @@ async def test_beside_a_page_are_channels_with_something_unread(ann: ReadingVisi
 async def test_the_open_channel_is_always_there(ann: ReadingVisitor) -> None:
     """Even if it has nothing unread."""
     page = await ann.get("/channel/c3")
-    assert beside(page)[2] == "c3"
+    assert beside(page)[3] == "c3"
     assert page.tree.css_first("#channels [aria-current]").attributes["data-channel"] == "c3"
 
 
@@ -58,14 +58,14 @@ async def test_few_channels_are_all_there(server: World) -> None:
     """Up to a hundred, with or without unread posts, and without a search field."""
     visitor = await reading(server, "bob", *[f"c{number}" for number in range(100)])
     page = await visitor.get("/")
-    assert beside(page) == ["global", "notifications", *[f"c{number}" for number in range(100)], "saved"]
+    assert beside(page) == ["global", "saved", "notifications", *[f"c{number}" for number in range(100)]]
     assert page.tree.css_first("#find") is None
 
 
 async def test_all_channels_are_on_a_page_of_their_own(ann: ReadingVisitor) -> None:
     """In their order with their counts, or those whose names contain the search words, in any case."""
     page = await ann.get("/channel")
-    assert found(page) == ["global", "notifications", *[f"c{number}" for number in range(MANY)], "saved"]
+    assert found(page) == ["global", "saved", "notifications", *[f"c{number}" for number in range(MANY)]]
     assert f"{MANY + 3} channels" in page.text
     assert page.tree.css_first(".found [data-channel=c30] [data-count]").text() == "1"
     await ann.server.channels.rename("ann", "c7", "Größe & more", ann.server.now)
