@@ -1,4 +1,4 @@
-"""What one invented blog is made of."""
+"""The parts of an invented blog."""
 
 from __future__ import annotations
 

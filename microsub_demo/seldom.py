@@ -32,7 +32,7 @@ SELDOM: tuple[Blog, ...] = (
             "Nobody at the hearing spoke for {plan}, and {count} people spoke at length.",
             "The mayor called {plan} a chance. Shopkeepers in the {street} call it dust.",
             "A decision is expected on {day}, or on the {day} after that.",
-            "The costs have risen to {count} thousand, of which half is for the survey of the costs.",
+            "The costs have risen to {count} thousand, and half of that is for the survey of the costs.",
         ),
         words={
             "verb": ("postpones", "approves", "rejects", "welcomes", "forgets"),
@@ -92,8 +92,8 @@ SELDOM: tuple[Blog, ...] = (
             "In spring {part} took {number} seconds for a page that nobody read. We looked.",
             "The cause was a comma. For {number} months it sat in {part}; then clocks changed.",
             "We considered a queue, a cache and a holiday; {part} got the first two.",
-            "What we'd do again: a flag for {part}, a graph, and somebody who is allowed to press the button.",
-            "The change is {number} lines, of which most are a test that {part} doesn't do it again.",
+            "We'd do this again: a flag for {part}, a graph, and somebody who is allowed to press the button.",
+            "The change is {number} lines. Most are a test that {part} doesn't do it again.",
         ),
         words={
             "part": ("the harbour index", "our login", "the moon table", "retries", "the nightly export"),
