@@ -55,7 +55,7 @@ SELDOM: tuple[Blog, ...] = (
         format="atom",
         every=DAY,
         offset=9 * HOUR,
-        titles=("The last guest: on {thing}", "What we owe {thing}", "{thing}, and other ways to stay"),
+        titles=("The last guest: on {thing}", "Our debts to {thing}", "{thing}, and other ways to stay"),
         lines=(
             "My grandmother believed in {thing} as others believe in weather: it came, and one laid the table for it.",
             "There is a moment after the soup when {thing} either happens or doesn't, and no host can force it.",
@@ -410,7 +410,7 @@ SELDOM: tuple[Blog, ...] = (
         ),
         lines=(
             "{book} opens in the dark, and {who} would have left it there.",
-            "What {book} wants is a reader who has missed a train. I had.",
+            "{book} wants a reader who has missed a train. I had.",
             "The best chapter of {book} is the index; look under “regret”.",
             "{who} once told me that {book} is a comedy. I have gone through it with a pencil since.",
         ),
