@@ -23,7 +23,7 @@ from microsub.model.reader import NAME
 from microsub.model.session import CONFIRMATION, SESSION, SignedIn
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import fields, reading
+from microsub.redis.replies import fields, reading, text
 from microsub.redis.scan import listed
 from microsub.redis.scripts import load
 
@@ -128,8 +128,9 @@ class Sessions:
         if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
             return None
         digest = sha256_hex(cookie)
-        flat, (me, disabled, admin) = await self._redis.pipeline(
-            [("HGETALL", keys.session(user, digest)), ("HMGET", keys.user(user), "me", "disabled", "admin")]
+        asked = ("me", "disabled", "admin", "display", "searches")
+        flat, (me, disabled, admin, display, searches) = await self._redis.pipeline(
+            [("HGETALL", keys.session(user, digest)), ("HMGET", keys.user(user), *asked)]
         )
         if not flat or me is None or disabled is not None:
             return None
@@ -138,7 +139,15 @@ class Sessions:
             return None
         new = await self._visit(user, cookie, digest, found, now)
         return SignedIn(
-            user, found.me or self._hosted_profile(user), found.id, found.how, found.created, admin is not None, new
+            user,
+            found.me or self._hosted_profile(user),
+            found.id,
+            found.how,
+            found.created,
+            admin is not None,
+            new,
+            text(display or b""),
+            text(searches or b""),
         )
 
     async def confirm(self, user: str, id_: str) -> None:

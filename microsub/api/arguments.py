@@ -38,7 +38,11 @@ def post_search(params: Params) -> PostSearchRequest:
     order = _ORDERS.get(params.text("sort") or "newest")
     if order is None:
         raise wrong("sort", params.text("sort") or "", f"one of {', '.join(_ORDERS)}")
-    return PostSearchRequest(params.need("query", "words to look for"), limit_in(params), before, after, order)
+    counted = params.text("count") or "false"
+    if counted.lower() not in TRUTHS:
+        raise wrong("count", counted, "'true' or 'false'")
+    words = params.need("query", "words to look for")
+    return PostSearchRequest(words, limit_in(params), before, after, order, TRUTHS[counted.lower()])
 
 
 def arrival_query(params: Params) -> ArrivalQuery:

@@ -147,7 +147,8 @@ Order = Literal["newest", "relevance"]
 class PostSearchRequest:
     """The requested page of the posts that match a query.
 
-    At most one of `before` and `after`, which are cursors of a search; `limit` is 1 to 100.
+    At most one of `before` and `after`, which are cursors of a search; `limit` is 1 to 100. `counted`: the reply says
+    how many posts match.
     """
 
     text: str
@@ -155,6 +156,7 @@ class PostSearchRequest:
     before: str | None = None
     after: str | None = None
     order: Order = "newest"
+    counted: bool = False
 
 
 class Row(NamedTuple):

@@ -19,6 +19,7 @@ class SignedIn:
     """The sender of a request: user, profile URL, session id, way of the sign-in, and whether they are an admin now.
 
     `cookie` is the new value of the cookie if it has changed, otherwise None. `since` is the Unix time of the sign-in.
+    `display` and `searches` are what the user has chosen for all browsers, as pages keep it; empty for nothing.
     """
 
     user: str
@@ -28,3 +29,5 @@ class SignedIn:
     since: float
     admin: bool
     cookie: str | None = None
+    display: str = ""
+    searches: str = ""

@@ -9,9 +9,11 @@ last character alone: a longer word is a phrase of pairs, and a single character
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
+from typing import NamedTuple
 
 from microsub.base.plaintext import normalised
 
@@ -29,12 +31,16 @@ _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 _LONGEST_WORD = 32
 _SYMBOL = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
-_BETWEEN = re.compile(
+_INSIDE = (
     # Python doesn't count marks that belong to letters of Indic, Arabic and Hebrew words as letters.
-    "[^\\w\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
-    "\u2190-\u2bff\U0001f000-\U0001faff]+"
+    "\\w\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+    "\u2190-\u2bff\U0001f000-\U0001faff"
 )
+_BETWEEN = re.compile(f"[^{_INSIDE}]+")
 _WORD = re.compile("[0-9A-Za-z\x80-\U0010ffff]+")
+_PLACED = re.compile(
+    f"[{_UNSPACED}]+|{_SYMBOL.pattern}|(?:(?![_{_UNSPACED}]|{_SYMBOL.pattern})[{_INSIDE}\u0300-\u036f])+"
+)
 
 
 def folded(text: str) -> str:
@@ -68,12 +74,54 @@ def words_of(text: str) -> list[str]:
     return words
 
 
+def count_words(text: str) -> int:
+    """About how many words a text has; two characters of an unspaced script count as one."""
+    return len(text.split()) + sum(len(run) for run in _UNSPACED_RUN.findall(text)) // 2
+
+
+class PlacedWord(NamedTuple):
+    """A word of a text, folded, and its place: the first character and the one behind the last."""
+
+    word: str
+    start: int
+    end: int
+
+
+def placed_words(text: str) -> list[PlacedWord]:
+    """The words of `text` as `words_of` gives them, each with its place.
+
+    Words that folding makes of one have all its place. Signs that folding turns into letters, such as №, have none.
+    """
+    found: list[PlacedWord] = []
+    for run in _PLACED.finditer(text):
+        start, end = run.span()
+        words = words_of(run[0])
+        if len(words) == end - start > 1 and _UNSPACED_RUN.match(run[0]):  # pairs of characters
+            found += (PlacedWord(word, at, at + len(word)) for at, word in enumerate(words, start))
+        else:
+            found += (PlacedWord(word, start, end) for word in words)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Phrase:
     """Consecutive words; with `open_ended`, the last one is the beginning of a word."""
 
     words: tuple[str, ...]
     open_ended: bool = False
+
+    def end_in(self, words: Sequence[PlacedWord], at: int) -> int | None:
+        """The end of the phrase in the text with these words, if it begins with the word `at`; otherwise None."""
+        *whole, last = self.words
+        beyond = words[at + len(whole) : at + len(self.words)]
+        if not beyond or [one.word for one in words[at : at + len(whole)]] != whole:
+            return None
+        word, start, end = beyond[0]
+        if word == last:
+            return end
+        if not (self.open_ended and word.startswith(last)):
+            return None
+        return start + len(last) if _UNSPACED_RUN.match(word) else end
 
     @classmethod
     def of(cls, text: str, *, open_ended: bool = False) -> Phrase:

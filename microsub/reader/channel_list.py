@@ -9,7 +9,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
-from microsub.reader.places import CHANNEL, TimelinePlace
+from microsub.reader.places import CHANNEL, KeptSearch, TimelinePlace, kept_searches
 from microsub.timelines import ChannelNames, Channels, StyleOf
 from microsub.web.pages import N_
 from microsub.web.visit import PageVisit
@@ -44,9 +44,9 @@ class ChannelLink:
 
 
 class ChannelLinks(tuple[ChannelLink, ...]):
-    """All channels of a user in order, after the one with all posts."""
+    """All channels of a user in order, after the one with all posts; and the searches that the user keeps."""
 
-    __slots__ = ()
+    searches: tuple[KeptSearch, ...] = ()
 
     @property
     def own(self) -> list[ChannelLink]:
@@ -122,7 +122,9 @@ class ChannelList:
         whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
         each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
         built_in = sorted((link for link in each if link.uid in RESERVED), key=lambda link: link.uid != SAVED)
-        return ChannelLinks([whole.link(everything), *built_in, *ChannelLinks(each).own])
+        links = ChannelLinks([whole.link(everything), *built_in, *ChannelLinks(each).own])
+        links.searches = kept_searches(visit.require_session().searches)
+        return links
 
 
 class _ChannelLine:

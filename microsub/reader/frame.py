@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.accounts import UserQuotas
+from microsub.base.errors import StoreError
 from microsub.reader.channel_list import ChannelLinks, ChannelList
+from microsub.web.display import Display
 from microsub.web.routes import Handler, form
 from microsub.web.visit import PageSite, PageVisit
 
@@ -17,7 +20,7 @@ class ReaderSite:
     """The site of the web interface.
 
     `changed` is called after a change of data that backend.json declares. `topics_changed` is called with a user whose
-    topics of the hub may have changed, and the time.
+    topics of the hub may have changed, and the time. `keep` keeps choices with a user's account, as texts by name.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class ReaderSite:
         channels: ChannelList,
         changed: Callable[[], None],
         topics_changed: Callable[[str, float], Awaitable[object]],
+        keep: Callable[[str, Mapping[str, str]], Awaitable[None]],
     ) -> None:
         self.site = site
         self.links: Callable[[PageVisit], Awaitable[ChannelLinks]] = channels.links
@@ -34,12 +38,19 @@ class ReaderSite:
         self._quotas = quotas
         self._changed = changed
         self.topics_changed = topics_changed
+        self.keep = keep
 
     async def user(self, visit: PageVisit) -> str:
-        """The signed-in user; counts one request. Raises SignInNeeded and TooManyRequests."""
-        user = visit.require_session().user
-        await self._quotas.count(user, visit.now)
-        return user
+        """The signed-in user; counts one request. Raises SignInNeeded and TooManyRequests.
+
+        Display settings that only the browser has become those of the account.
+        """
+        session = visit.require_session()
+        await self._quotas.count(session.user, visit.now)
+        if not session.display and visit.display != Display():
+            with suppress(StoreError):  # a Redis that takes no changes hides no page
+                await self.keep(session.user, {"display": visit.display.stored()})
+        return session.user
 
     def change(self, path: str, handler: Handler, again: Handler | None = None) -> Route:
         """A form that changes data declared in backend.json, or the content of the hub's topics."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
+import orjson
+
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import LONGEST_FOLLOWED, mask_credentials, web_address
-from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery, PostSearchRequest
+from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, Order, PageQuery, PostSearchRequest
 
 CHANNEL, FEED, SEARCH, POST, HOME = "/channel", "/feed", "/search", "/post", "/"
 PAGE_SIZE = 20
@@ -55,7 +57,7 @@ class ListPart(Generic[_T]):
 @dataclass(frozen=True, slots=True)
 class TimelinePlace:
     """A part of a timeline, or of the posts that match `words`. `before` and `after` are wire cursors: newer than the
-    one, or older than the other. A page has at most `size` posts.
+    one, or older than the other. A page has at most `size` posts. The best matches come first with `best`.
     """
 
     uid: str
@@ -66,6 +68,7 @@ class TimelinePlace:
     after: str = ""
     oldest_first: bool = False
     size: int = PAGE_SIZE
+    best: bool = False
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> Self:
@@ -85,7 +88,8 @@ class TimelinePlace:
         uid = query.get("channel", GLOBAL)
         if not NAME.match(uid):
             raise NotFound(N_("There is no such channel."))
-        return cls(uid, "all", "", words, query.get("before", ""), query.get("after", ""))
+        best = query.get("sort") == "relevance"
+        return cls(uid, "all", "", words, query.get("before", ""), query.get("after", ""), best=best)
 
     @property
     def path(self) -> str:
@@ -105,6 +109,10 @@ class TimelinePlace:
     def showing(self, show: Show) -> str:
         """The address of the same place with all or only unread posts."""
         return replace(self, show=show).start
+
+    def sorted(self, *, best: bool) -> str:
+        """The address of the same search with the best matches first, or the newest ones."""
+        return replace(self, best=best).start
 
     def older(self, cursor: str) -> str:
         """The address of the posts older than the cursor."""
@@ -128,18 +136,45 @@ class TimelinePlace:
         )
 
     def search_request(self) -> PostSearchRequest:
-        """The query for the search."""
-        return PostSearchRequest(self.words or "", PAGE_SIZE, self.before or None, self.after or None)
+        """The query for the search; all matches are counted at the start."""
+        order: Order = "relevance" if self.best else "newest"
+        cursors = self.before or None, self.after or None
+        return PostSearchRequest(self.words or "", self.size, *cursors, order, counted=self == self.at_start)
 
     def _path(self, cursors: Mapping[str, str]) -> str:
         if self.words is not None:
             channel = {} if self.uid == GLOBAL else {"channel": self.uid}
-            return _address(SEARCH, {"q": self.words, **channel, **cursors})
+            sort = {"sort": "relevance"} if self.best else {}
+            return _address(SEARCH, {"q": self.words, **channel, **sort, **cursors})
         show = {} if self.show == default_show(self.uid, self.source) else {"show": self.show}
         if self.source:
             channel = {} if self.uid == GLOBAL else {"channel": self.uid}
             return _address(f"{FEED}/{self.source}", {**channel, **show, **cursors})
         return _address("/saved" if self.uid == SAVED else f"{CHANNEL}/{self.uid}", {**show, **cursors})
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSearch:
+    """A search that a user keeps in the list of channels, with the name that they gave it."""
+
+    name: str
+    words: str
+    uid: str = GLOBAL
+    best: bool = False
+
+    @property
+    def place(self) -> TimelinePlace:
+        """Where its posts are."""
+        return TimelinePlace(self.uid, "all", words=self.words, best=self.best)
+
+    def is_at(self, place: TimelinePlace) -> bool:
+        """Whether it is the search of that place, in whatever order."""
+        return (self.words, self.uid) == (place.words, place.uid)
+
+
+def kept_searches(stored: str) -> tuple[KeptSearch, ...]:
+    """The searches as they are stored with the account."""
+    return tuple(KeptSearch(*one) for one in orjson.loads(stored or "[]"))
 
 
 def default_show(uid: str, source: str = "") -> Show:

@@ -361,9 +361,10 @@ user = key_of("user:{<name>}")
 `admin` (1), `shape` (grows when a channel's name or settings change), `names` (grows when the user's own names for
 feeds, or settings for them, change; 0: there never was one), `apart` (1: a feed was hidden in *All*), `rule_count`
 (number of mutes and blocks, once counted), `post_bytes` (the user's share of the bytes of posts, corrected by upkeep
-daily), `move <feed id> <uid>` (target and begin of a move of the feed's items from that channel; to the channel itself:
-of an unfollow). Permanent, or until 30 days after the user was disabled. `accounts.store`, `timelines.channels.store`,
-`timelines.channels.follows`, `timelines.feed_names`.
+daily), `display` (how all pages look: the choices joined by points), `searches` (those in the list of channels: JSON of
+name, words, channel uid, and whether the best come first), `move <feed id> <uid>` (target and begin of a move of the
+feed's items from that channel; to the channel itself: of an unfollow). Permanent, or until 30 days after the user was
+disabled. `accounts.store`, `timelines.channels.store`, `timelines.channels.follows`, `timelines.feed_names`.
 """
 
 former_feeds = key_of("user:{<name>}:former-feeds")

@@ -53,6 +53,9 @@ WALK_SECONDS = 0.3
 MOST_NEWEST = 100
 """Items per request."""
 
+MOST_COUNTED = 1000
+"""Matches that are counted, if the request asks for that."""
+
 MOST_RANKED = 3000
 """The newest matches in the user's timelines that are ranked."""
 
@@ -117,6 +120,8 @@ class PostSearch:
 
     async def page(self, user: str, uid: str, request: PostSearchRequest, now: float) -> bytes:
         """The reply, with items as in a timeline. `uid` may be `global`.
+
+        A counted one has `_found`: `count`, and `more` if that is only the minimum.
 
         Raises InvalidRequest for an invalid query or cursor, NotFound, TooManyRequests and SearchUnavailable.
         """
@@ -203,7 +208,8 @@ class PostSearch:
         upward = request.before is not None
         at = _place(request.before, "before") if upward else _place(request.after, "after")
         span = _span(query, above=at if upward else None, below=None if upward else at)
-        collected = await self._collect(user, uid, query, found, span, request.limit + 1, now, upward=upward)
+        enough = max(request.limit, MOST_COUNTED if request.counted else 0) + 1
+        collected = await self._collect(user, uid, query, found, span, enough, now, upward=upward)
         data = await self._reading.data(user, [row.id for _, row in collected.found[: request.limit]])
         page = collected.found[: len(data)]
         beyond = len(collected.found) > len(page)
@@ -220,7 +226,7 @@ class PostSearch:
             before, after = (resume, after) if upward else (before, resume)
         cursors = {"before": before, "after": after}
         paging = {name: f"n{row}" for name, row in cursors.items() if row is not None}
-        return self._reply(collected, page, data, paging)
+        return self._reply(collected, page, data, paging, counted=request.counted)
 
     async def _best(
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float
@@ -236,7 +242,7 @@ class PostSearch:
         page = collected.found[first : first + len(data)]
         last = first + len(page)
         paging = {"after": f"r{top}-{last}"} if last < len(collected.found) else {}
-        return self._reply(collected, page, data, paging)
+        return self._reply(collected, page, data, paging, counted=request.counted)
 
     def _reply(
         self,
@@ -244,9 +250,17 @@ class PostSearch:
         page: Sequence[tuple[Match, Row]],
         data: Sequence[bytes | None],
         paging: dict[str, str],
+        *,
+        counted: bool,
     ) -> bytes:
         rows = PageRows.of([row for _, row in page], older=False, names=collected.names)
-        return self._reading.spliced(rows, data, orjson.dumps(paging))
+        reply = self._reading.spliced(rows, data, orjson.dumps(paging))
+        if not counted:
+            return reply
+        number = len(collected.found)
+        more = collected.broken_off or number > MOST_COUNTED
+        told = orjson.dumps({"count": min(number, MOST_COUNTED), "more": more})
+        return b'%b,"_found":%b}' % (reply.removesuffix(b"}"), told)
 
     async def _collect(
         self, user: str, uid: str, query: PostQuery, found: str, span: Span, enough: int, now: float,

@@ -60,12 +60,14 @@ from microsub.reader.follow import preview
 from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading import pages as reading
+from microsub.reader.reading import searches
 from microsub.reader.reading.actions import MarkForms
 from microsub.reader.reading.displays import ChannelDisplays
 from microsub.reader.reading.displays import routes as display_routes
+from microsub.reader.reading.own_feeds import OwnFeeds
 from microsub.reader.reading.pages import TimelinePages
 from microsub.reader.reading.post_page import PostPages
-from microsub.reader.reading.posts import PostViews
+from microsub.reader.reading.posts import FeedFaces, PostViews
 from microsub.reader.reading.undo import UndoRecords
 from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
@@ -294,20 +296,23 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFe
     """The pages of the web interface."""
     stores = parts.stores
     links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
-    reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed)
+    reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed, stores.accounts.set_settings)
     read_state = ReadState(stores.redis, stores.items.scores)
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
-    views = PostViews(stores.feeds, parts.images, parts.reading.own_names)
+    faces = FeedFaces(stores.feeds)
+    views = PostViews(faces, parts.images, parts.reading.own_names)
+    own_feeds = OwnFeeds(stores.channels, faces)
     posts = PostPages(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles)
     displays = ChannelDisplays(stores.redis)
     timelines = TimelinePages(
-        reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo, displays
+        reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo, displays, own_feeds
     )
     return [
         *first.routes(reader, timelines, stores.channels, parts.following, parts.quotas, starters),
         *timelines.routes(),
         *display_routes(reader, displays, parts.following),
         *posts.routes(),
+        *searches.routes(reader),
         *answering.routes(reader, parts.answers, parts.signing_in),
         *reading.routes(reader, stores.redis, parts.listeners, parts.images),
         *MarkForms(reader, parts.reading, read_state, saved, parts.quotas, undo).routes(),
@@ -320,6 +325,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFe
             parts.entered,
             parts.images,
             parts.quotas,
+            own_feeds,
         ).routes(),
         *preview.routes(
             reader,

@@ -1,4 +1,4 @@
-"""Display settings: choices among few values, stored as one text. Those of a browser are in a cookie of their own."""
+"""Display settings: choices among few values, stored as one text, with the account or in a cookie of their own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ THEMES = ("auto", "light", "dark")
 SIZES = ("small", "normal", "large", "larger")
 DENSITIES = ("comfortable", "compact")
 YES_OR_NO = ("no", "yes")
+FONTS = ("auto", "sans", "serif")
+LEADINGS = ("tight", "normal", "loose")
+WIDTHS = ("narrow", "normal", "wide")
 ORDERS = ("newest", "oldest")
 
 
@@ -38,10 +41,11 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Display(Choices):
-    """The display settings of one browser.
+    """The display settings of an account, or of a browser in which nobody is signed in.
 
     `language` is empty for the browser's language; with `scrolling`, scrolling past posts marks them as read; with
-    `order`, the oldest or newest posts come first; `quiet` hides channels without unread posts.
+    `order`, the oldest or newest posts come first; `quiet` hides channels without unread posts. `font`, `leading` (the
+    height of lines) and `width` are those of posts; `minutes` shows how long reading takes. New settings come last.
     """
 
     theme: str = "auto"
@@ -51,6 +55,10 @@ class Display(Choices):
     scrolling: str = "no"
     order: str = "newest"
     quiet: str = "no"
+    font: str = "auto"
+    leading: str = "normal"
+    width: str = "normal"
+    minutes: str = "no"
 
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "theme": THEMES,
@@ -60,4 +68,8 @@ class Display(Choices):
         "scrolling": YES_OR_NO,
         "order": ORDERS,
         "quiet": YES_OR_NO,
+        "font": FONTS,
+        "leading": LEADINGS,
+        "width": WIDTHS,
+        "minutes": YES_OR_NO,
     }

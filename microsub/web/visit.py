@@ -189,8 +189,9 @@ class PageVisit:
 
     @cached_property
     def display(self) -> Display:
-        """The display settings of this browser."""
-        return Display.read(self.cookie("display"))
+        """The display settings of the signed-in user; of this browser for others, and if the user has none."""
+        kept = self.session.display if self.session is not None else ""
+        return Display.read(kept or self.cookie("display"))
 
     @property
     def language(self) -> str:

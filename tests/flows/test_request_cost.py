@@ -116,6 +116,23 @@ async def test_the_round_trips_of_a_timeline_page(measured: Measured, path: str)
     assert measured.trips() <= 2
 
 
+async def test_kept_searches_and_display_settings_cost_nothing(measured: Measured) -> None:
+    """Both are read with the session."""
+    server = measured.server
+    searches = '[["Tides","tide","global",false],["Fog","fog","home",true]]'
+    await server.follow_unscheduled(FEED, "ann", "home")
+    await server.publish(FEED, *posts("one", "two"))
+    await server.accounts.set_settings("ann", {"display": "dark.large.compact", "searches": searches})
+    browser = Visitor(server.app, ADDRESS)
+    await begin_session(browser, server)
+    for path in ("/", "/channel/home", "/channel/home"):
+        measured.trips()
+        shown = await browser.get(path)
+        assert [node.text() for node in shown.tree.css("#kept + ul .name")] == ["Tides", "Fog"]
+        assert shown.tree.css_first("html").attributes["data-theme"] == "dark"
+    assert measured.trips() <= 2
+
+
 async def test_a_page_for_an_ended_session_reads_the_session_only(measured: Measured) -> None:
     """What the page shows isn't read before the session is known to be valid."""
     server = measured.server

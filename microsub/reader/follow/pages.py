@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,12 +15,13 @@ from microsub.base.urls import mask_credentials
 from microsub.discovery import HIDDEN, WRITTEN, EnteredAddresses, Search, SearchAnswer, without_userinfo
 from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
-from microsub.reader.channel_list import ChannelLink
+from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, given_address
 from microsub.reader.reading.images import Images
+from microsub.reader.reading.own_feeds import OwnFeed, OwnFeeds
 from microsub.reader.settings.lists import LISTS
-from microsub.timelines import MOST_OF_NAME, Channels, Following, feed_name
+from microsub.timelines import MOST_OF_NAME, Channels, Following
 from microsub.web.forms import began_elsewhere
 from microsub.web.routes import slow_page
 from microsub.web.visit import PageVisit
@@ -48,20 +47,6 @@ class FeedCandidate:
     has_preview: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFeed:
-    """A feed that the user follows; `url` is its address without passwords."""
-
-    feed: str
-    url: str
-    name: str
-    channel: ChannelLink
-
-
-MOST_OWN = 20
-"""Feeds of the user's own that a search shows."""
-
-
 class FollowPages:
     """The pages that find and follow feeds."""
 
@@ -75,7 +60,9 @@ class FollowPages:
         entered: EnteredAddresses,
         images: Images,
         quotas: UserQuotas,
+        own_feeds: OwnFeeds,
     ) -> None:
+        self._own_feeds = own_feeds
         self._reader = reader
         self._channels = channels
         self._feeds = feeds
@@ -125,7 +112,7 @@ class FollowPages:
         return visit.page(
             "follow.html",
             asked=_asked(visit),
-            own=await self._own(visit, everywhere.own, answer) if answer is not None else [],
+            own=await self._own(visit, everywhere, answer) if answer is not None else [],
             candidates=[] if answer is None else await self._candidates(visit, user, answer.feeds),
             searched=answer is not None,
             trouble="" if answer is None else answer.trouble or "",
@@ -177,25 +164,10 @@ class FollowPages:
             for link in found
         ]
 
-    async def _own(self, visit: PageVisit, choices: Sequence[ChannelLink], answer: SearchAnswer) -> list[OwnFeed]:
-        """The user's feeds whose names or addresses have all of the words, by name, without those in the answer."""
+    async def _own(self, visit: PageVisit, links: ChannelLinks, answer: SearchAnswer) -> list[OwnFeed]:
+        """The user's feeds that are called as the search asks, without those in the answer."""
         words = _asked(visit).casefold().split()
-        shown = {link.url for link in answer.feeds}
-        everywhere = await self._channels.all_subscriptions(visit.user)
-        follows = [(channel, one) for channel in choices for one in everywhere.get(channel.uid, ())]
-        records = await self._feeds.within_reach(one.feed for _, one in follows)
-
-        def found() -> list[OwnFeed]:
-            every = (
-                OwnFeed(one.feed, mask_credentials(one.url), feed_name(one, records.get(one.feed)), channel)
-                for channel, one in follows
-                if one.url not in shown
-            )
-            matching = (one for one in every if all(word in f"{one.name} {one.url}".casefold() for word in words))
-            return nsmallest(MOST_OWN, matching, key=lambda one: one.name.casefold())
-
-        # In a thread, because there may be thousands of feeds.
-        return await asyncio.to_thread(found)
+        return await self._own_feeds.called(visit.user, links, words, {link.url for link in answer.feeds})
 
     async def _just_followed(self, visit: PageVisit, choices: Sequence[ChannelLink]) -> OwnFeed | None:
         feed = visit.query.get("feed", "")

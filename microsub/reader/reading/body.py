@@ -18,6 +18,7 @@ from microsub.base.urls import LINK
 from microsub.formats.html.players import page_of, player_link
 from microsub.formats.html.sanitise import ATTRIBUTES, candidates
 from microsub.formats.html.shapes import DROPPED, TAGS, pieces
+from microsub.reader.reading.hits import NO_HITS, SearchHits
 
 ImageAddress = Callable[[str], str]
 """Returns the proxy address of a foreign picture."""
@@ -46,10 +47,10 @@ _MOST_TITLE = 600
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
 
 
-def body_fitter(image: ImageAddress) -> Callable[[str], str]:
-    """A rewriter that fits stored HTML into an element of a page, with pictures at those addresses."""
+def body_fitter(image: ImageAddress, hits: SearchHits = NO_HITS) -> Callable[[str], str]:
+    """A rewriter that fits stored HTML into an element of a page, with pictures at those addresses, and marked hits."""
     cleaner = _cleaner(image)
-    return lambda html: cleaner.clean(_marked_up(html))
+    return lambda html: cleaner.clean(_marked_up(hits.html(html)))
 
 
 def _marked_up(html: str) -> str:

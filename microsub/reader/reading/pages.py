@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,10 +21,12 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, FEED, SEARCH, ListPart, TimelinePlace
+from microsub.reader.places import CHANNEL, FEED, SEARCH, KeptSearch, ListPart, TimelinePlace
 from microsub.reader.reading.displays import ChannelDisplay, ChannelDisplays
+from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
+from microsub.reader.reading.own_feeds import OwnFeed, OwnFeeds
 from microsub.reader.reading.post_page import answering_state
 from microsub.reader.reading.posts import PostViews, UnavailablePost, grouped, in_order
 from microsub.reader.reading.undo import UndoRecords
@@ -66,8 +68,21 @@ def routes(reader: ReaderSite, redis: Redis, listeners: Listeners, images: Image
         page(site, LIVE, partial(_live, reader, redis, listeners)),
         slow_page(site, f"{IMAGE}/{{signature}}/{{address}}", partial(_image, images)),
         page(site, DISPLAY, display),
-        form(site, DISPLAY, _set_display, display),
+        form(site, DISPLAY, partial(_set_display, reader), display),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResults:
+    """What a page of a search shows beside the posts.
+
+    `found` has their number (`count`) and whether there are `more`, None if they weren't counted; `feeds` are those of
+    the user that are called so; `kept` is the search in the list of channels.
+    """
+
+    found: Mapping[str, Any] | None
+    feeds: Sequence[OwnFeed]
+    kept: KeptSearch | None
 
 
 class TimelinePages:
@@ -83,8 +98,10 @@ class TimelinePages:
         answers: Answers,
         undo: UndoRecords,
         displays: ChannelDisplays,
+        own_feeds: OwnFeeds,
     ) -> None:
         self._reader = reader
+        self._own_feeds = own_feeds
         self._displays = displays
         self._reading = reading
         self._views = views
@@ -155,7 +172,10 @@ class TimelinePages:
         )
 
     async def _searched(self, visit: PageVisit) -> Response:
+        """The posts that match, and the user's feeds that are called so."""
         user, place = await self._reader.user(visit), TimelinePlace.searched(visit.query)
+        place = replace(place, size=self._displays.last(user, place.uid).page_size)
+        hits = SearchHits.of(place.words or "", visit.now)
         reply: dict[str, Any] = {"items": [], "paging": {}}
         if self._search is None:
             visit.problem = NotFound(visit.translate(N_("Search is disabled on this server.")))
@@ -165,7 +185,13 @@ class TimelinePages:
             except RequestError as error:
                 visit.problem = error
         links, display = await asyncio.gather(self._reader.links(visit), self._displays.of(user, place.uid))
-        return await self._posts_page(visit, place, reply, links, replace(display, group="none"))
+        words = [word for phrase in hits.phrases for word in phrase.words] if place == place.at_start else []
+        results = SearchResults(
+            reply.get("_found"),
+            await self._own_feeds.called(user, links, words) if words else (),
+            next((one for one in links.searches if one.is_at(place)), None),
+        )
+        return await self._posts_page(visit, place, reply, links, replace(display, group="none"), hits, search=results)
 
     async def _posts_page(
         self,
@@ -174,7 +200,9 @@ class TimelinePages:
         reply: dict[str, Any],
         channels: ChannelLinks,
         display: ChannelDisplay,
+        hits: SearchHits = NO_HITS,
         *,
+        search: SearchResults | None = None,
         newest: str = "",
         source: dict[str, str] | None = None,
         home: bool = False,
@@ -183,14 +211,15 @@ class TimelinePages:
     ) -> Response:
         user = visit.require_session().user
         named = next((link.name for link in channels if link.uid == place.uid), place.uid)
-        paging, posts = reply["paging"], await self._views.of(visit, reply["items"], display.view)
+        paging, posts = reply["paging"], await self._views.of(visit, reply["items"], display.view, hits)
         previous, following = _pages_around(place, paging, full=full)
         if place.oldest_first:
             posts.reverse()
         away = [UnavailablePost.of(item) for item in reply.get("_unavailable", ())]
         is_start = place == place.at_start and place.words is None
         return visit.page(
-            "timeline.html",
+            "timeline.html" if search is None else "search.html",
+            search=search,
             place=place,
             look=display,
             now=visit.now,
@@ -323,8 +352,12 @@ async def _display(reader: ReaderSite, visit: PageVisit) -> Response:
     return visit.page("display.html", languages=LANGUAGES, is_done="done" in visit.query, channels=channels)
 
 
-async def _set_display(visit: PageVisit) -> Response:
-    visit.keep_cookie("display", Display().changed(visit.form).stored())
+async def _set_display(reader: ReaderSite, visit: PageVisit) -> Response:
+    """Keep the choices with the account, and in the browser for pages before the sign-in."""
+    chosen = Display().changed(visit.form).stored()
+    if visit.session is not None:
+        await reader.keep(visit.session.user, {"display": chosen})
+    visit.keep_cookie("display", chosen)
     return visit.go(DISPLAY, done="yes")
 
 

@@ -12,10 +12,12 @@ from microsub.articles import ArticleStage
 from microsub.base.errors import InvalidRequest, NotFound, StoreUnavailable, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.identity import has_hosted_profile
+from microsub.model.reader import GLOBAL
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import ITEM_ID, POST, TimelinePlace
+from microsub.reader.places import ITEM_ID, MOST_OF_QUERY, POST, TimelinePlace
+from microsub.reader.reading.hits import SearchHits
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews
 from microsub.timelines import ReaderViews, ShownText
 from microsub.web.pages import N_
@@ -67,6 +69,7 @@ class PostPages:
             # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before it is played.
             media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
             post=post,
+            found=TimelinePlace(GLOBAL, "all", words=post.hits.words) if post.hits.words else None,
             text=_TEXTS.get(visit.query.get("text", ""), await self._reading.text_of(user, post.id)),
             place=TimelinePlace.of(post.channel, {}),
             channels=await self._reader.links(visit),
@@ -88,7 +91,9 @@ class PostPages:
             raise StoreUnavailable(f"the master of the post {id_} is away")
         if not reply["items"]:
             raise NotFound(N_("This post doesn't exist, or is no longer in your channels."))
-        (post,) = await self._views.of(visit, reply["items"], "whole")
+        (post,) = await self._views.of(
+            visit, reply["items"], "whole", SearchHits.of(visit.query.get("q", "")[:MOST_OF_QUERY], visit.now)
+        )
         return post
 
     async def _fetch_text(self, visit: PageVisit) -> Response:

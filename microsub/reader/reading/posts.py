@@ -22,7 +22,10 @@ from microsub.formats.entry_id import post_type
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
 from microsub.model.jf2 import Card, Entry, Podcast, Review
+from microsub.model.words import count_words
+from microsub.reader.places import POST
 from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
+from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import Images
 from microsub.timelines import OwnNames
 from microsub.web.visit import PageVisit
@@ -32,8 +35,11 @@ _MOST_TARGETS, _MOST_PHOTOS, _MOST_FILES, _MOST_CATEGORIES = 3, 12, 6, 12
 _MEGABYTE = 1024 * 1024
 FACES_KEPT = 60.0
 _MOST_FACES = 10_000
+_WORDS_A_MINUTE = 230
 ROWS = frozenset({"list", "cards"})
 """The views that show no bodies."""
+_ROOM = {"list": 60, "cards": 150, "full": 300}
+"""Characters of an excerpt that are seen for certain."""
 _IMAGE = re.compile(r'<img [^>]*?src="(https?://[^"]+)"')
 PLAYED = frozenset({"video", "audio"})
 """Kinds of files for which a post's own page has a player."""
@@ -75,7 +81,8 @@ class ChapterView:
 class PostView:
     """A post in a user's timeline. Links are web addresses, pictures have proxy addresses; `body` is safe HTML.
 
-    `published` is Unix time, 0 for none; `is_cut`: the rest of the body is on the post's own page, or at `url`.
+    `published` is Unix time, 0 for none; `minutes` is the time for reading, 0 if it isn't shown; `is_cut`: the rest of
+    the body is on the post's own page, or at `url`. `hits` marks what a search has found.
     """
 
     id: str
@@ -108,6 +115,13 @@ class PostView:
     podcast: Podcast
     chapters: Sequence[ChapterView]
     review: Review | None
+    minutes: int = 0
+    hits: SearchHits = NO_HITS
+
+    @property
+    def path(self) -> str:
+        """The address of the post's own page."""
+        return f"{POST}/{self.id}{self.hits.query}"
 
     @property
     def heading(self) -> str:
@@ -169,7 +183,8 @@ def _heading(post: Listed, by: str) -> float | str:
 
 @dataclass(frozen=True, slots=True)
 class PostForms:
-    """Input for views of posts: addresses of pictures, names and pictures of feeds, and the view.
+    """Input for views of posts: addresses of pictures, names and pictures of feeds, the view, and what to mark; if
+    they are `timed`, they say how long reading takes.
 
     Bodies are complete in the view "whole"; "list" and "cards" have only a beginning as text, the lead.
     """
@@ -177,10 +192,12 @@ class PostForms:
     image: ImageAddress
     feeds: Mapping[str, tuple[str, str]]
     view: str = "full"
+    hits: SearchHits = NO_HITS
+    timed: bool = False
 
     def views(self, items: Sequence[Mapping[str, Any]]) -> list[PostView]:
         """The items of a page."""
-        fit = body_fitter(self.image)
+        fit = body_fitter(self.image, self.hits)
         return [self._view(item, from_wire(item), fit) for item in items]
 
     def _view(self, item: Mapping[str, Any], entry: Entry, fit: Callable[[str], str]) -> PostView:
@@ -206,7 +223,7 @@ class PostForms:
             published=entry.published.timestamp() if entry.published else 0.0,
             body=Markup(body),  # noqa: S704 - what the sanitiser has just written
             is_cut=is_cut,
-            lead=_lead(entry) if self.view in ROWS else "",
+            lead=_lead(entry, self.hits, self.view) if self.view in ROWS else "",
             thumbnail=self._picture(_first_picture(entry)) if self.view == "cards" else "",
             photos=[(self.image(url), _described(entry, url)) for url in _photos(entry)[:_MOST_PHOTOS] if web(url)],
             files=[*_files(entry)][:_MOST_FILES],
@@ -222,6 +239,8 @@ class PostForms:
                 for one in (entry.podcast.chapter if entry.podcast is not None else ())
             ],
             review=entry.review,
+            minutes=_minutes(entry) if self.timed else 0,
+            hits=self.hits,
         )
 
     def _picture(self, url: str | None) -> str:
@@ -240,8 +259,7 @@ class PostForms:
             return fit(shown), len(shown) < len(html)
         if len(html) <= MOST_SHOWN:
             return fit(html), False
-        beginning = excerpt(entry.summary or text or html_to_text(html))
-        return f"<p>{Markup.escape(beginning)}</p>", True
+        return f"<p>{self.hits.text(_lead(entry, self.hits, self.view))}</p>", True
 
 
 def web(url: str | None) -> str:
@@ -264,11 +282,19 @@ def _photos(entry: Entry) -> Sequence[str]:
     return [url for url in listed if Markup.escape(url) not in html]
 
 
-def _lead(entry: Entry) -> str:
-    """The beginning of the post as text, without its title."""
-    content = entry.content
-    written = entry.summary or (content.text if content is not None else None) or ""
-    return excerpt(written or html_to_text(content.html if content is not None and content.html else ""))
+def _lead(entry: Entry, hits: SearchHits, view: str) -> str:
+    """The beginning of the post as text, without its title, or the part that a search has found."""
+    content, summary = entry.content, entry.summary or ""
+    text = (content.text if content is not None else None) or ""
+    if not (summary or text):
+        text = html_to_text(content.html if content is not None and content.html else "")
+    return hits.excerpt(_ROOM.get(view, _ROOM["full"]), excerpt(summary or text), summary, text)
+
+
+def _minutes(entry: Entry) -> int:
+    """Minutes for reading the post, one at least; 0 without text."""
+    text = (entry.content.text if entry.content is not None else None) or ""
+    return -(-count_words(text) // _WORDS_A_MINUTE)
 
 
 def _first_picture(entry: Entry) -> str:
@@ -359,13 +385,15 @@ class FeedFaces:
 class PostViews:
     """Shows posts to the signed-in user, with titles of feeds, and pictures at addresses of this server."""
 
-    def __init__(self, feeds: Feeds, images: Images, own_names: OwnNames) -> None:
-        self._faces = FeedFaces(feeds)
+    def __init__(self, faces: FeedFaces, images: Images, own_names: OwnNames) -> None:
+        self._faces = faces
         self._images = images
         self._own_names = own_names
 
-    async def of(self, visit: PageVisit, items: Sequence[dict[str, Any]], view: str = "full") -> list[PostView]:
-        """Items in wire form as pages show them."""
+    async def of(
+        self, visit: PageVisit, items: Sequence[dict[str, Any]], view: str = "full", hits: SearchHits = NO_HITS
+    ) -> list[PostView]:
+        """Items in wire form as pages show them, with what a search has found marked."""
         user = visit.require_session().user
         faces = await self._faces.of({item["_source"] for item in items if "_source" in item})
         address = await self._images.addresses(user)
@@ -379,4 +407,6 @@ class PostViews:
         # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one
         # user can't occupy all threads.
         async with visit.site.turns.of(user):
-            return await asyncio.to_thread(PostForms(image, faces, view).views, items)
+            return await asyncio.to_thread(
+                PostForms(image, faces, view, hits, visit.display.minutes == "yes").views, items
+            )

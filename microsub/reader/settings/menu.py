@@ -38,7 +38,7 @@ _ENTRIES = {
     MENTIONS: (N_("Webmentions"), N_("Get notified of replies to your own pages.")),
     DEVICES: (N_("Push notifications"), N_("Get notified of new posts while no page is open.")),
     f"{SETTINGS}/lists": (N_("Import and export"), N_("Import and export feeds, or download all your data.")),
-    DISPLAY: (N_("Display and language"), N_("Theme, text size, sort order and scrolling.")),
+    DISPLAY: (N_("Display and language"), N_("Theme, font, size and width of text, sort order, scrolling.")),
     "/answer": (N_("Reply from your site"), N_("Replies, likes, reposts and bookmarks with Micropub.")),
     "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),
 }

@@ -30,6 +30,9 @@ export function pageDown(one) {
   return goesOn;
 }
 
+const words = new URLSearchParams(location.search).get("q"); // a search, whose words the next posts mark, too
+const found = words ? `?${new URLSearchParams({ q: words })}` : "";
+
 function neighbour(step) {
   const at = list.ids.indexOf(post.dataset.id);
   return at < 0 ? undefined : list.ids[at + step];
@@ -38,7 +41,7 @@ function neighbour(step) {
 function turn(step) {
   const id = neighbour(step);
   if (id) {
-    location.assign(id);
+    location.assign(id + found);
   }
 }
 
@@ -90,7 +93,7 @@ export function preparePost() {
     const link = document.querySelector(`.beside [rel=${name}]`);
     const id = neighbour(step);
     link.hidden = !id;
-    link.href = id || "";
+    link.href = id ? id + found : "";
   }
   if (!isOn(post.dataset.id, "read")) {
     change("read", post.dataset.id);

@@ -1,0 +1,64 @@
+"""The forms with which users keep searches in the list of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from functools import partial
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.base.errors import InvalidRequest
+from microsub.base.plaintext import on_one_line
+from microsub.base.texts import N_, Sentence
+from microsub.reader.frame import ReaderSite
+from microsub.reader.places import SEARCH, KeptSearch, TimelinePlace, kept_searches
+from microsub.web.routes import form
+from microsub.web.visit import PageVisit
+
+MOST_KEPT = 50
+LONGEST_NAME = 100
+
+
+def routes(reader: ReaderSite) -> list[Route]:
+    """The forms of a search."""
+    return [
+        form(reader.site, f"{SEARCH}/keep", partial(_keep, reader)),
+        form(reader.site, f"{SEARCH}/remove", partial(_remove, reader)),
+    ]
+
+
+async def _keep(reader: ReaderSite, visit: PageVisit) -> Response:
+    """Keep a search under a name, or give a kept one another."""
+    await reader.user(visit)
+    place, kept = TimelinePlace.searched(visit.form), _kept(visit)
+    if not place.words:
+        return visit.go(SEARCH)
+    name = on_one_line(visit.form.text("name"))[:LONGEST_NAME] or place.words[:LONGEST_NAME]
+    wanted = KeptSearch(name, place.words, place.uid, place.best)
+    if any(one.is_at(place) for one in kept):
+        return await _stored(reader, visit, place, [wanted if one.is_at(place) else one for one in kept])
+    if len(kept) >= MOST_KEPT:
+        raise InvalidRequest(Sentence(N_("You already keep {most} searches. Remove one first."), most=MOST_KEPT))
+    return await _stored(reader, visit, place, [*kept, wanted])
+
+
+async def _remove(reader: ReaderSite, visit: PageVisit) -> Response:
+    """Take a search out of the list; its page stays, with the form to keep it."""
+    await reader.user(visit)
+    place = TimelinePlace.searched(visit.form)
+    return await _stored(reader, visit, place, [one for one in _kept(visit) if not one.is_at(place)])
+
+
+def _kept(visit: PageVisit) -> tuple[KeptSearch, ...]:
+    return kept_searches(visit.require_session().searches)
+
+
+async def _stored(
+    reader: ReaderSite, visit: PageVisit, place: TimelinePlace, searches: Sequence[KeptSearch]
+) -> Response:
+    stored = orjson.dumps([astuple(one) for one in searches]).decode() if searches else ""
+    await reader.keep(visit.user, {"searches": stored})
+    return visit.go(place.start)
