@@ -46,15 +46,15 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class SignedInPerson:
-    """A person who has signed in as a user, before they have a session.
+    """A person who is admitted as a user, before they have a session.
 
-    `me` is the account's profile URL, `how` the way of the sign-in in words; `next` is the path of ours to go to, or
-    empty; `new`: the account was created by this sign-in.
+    `me` is the account's profile URL, `how` the way of the sign-in in words, empty until it is known; `next` is the
+    path of ours to go to, or empty; `new`: the account was created by this sign-in.
     """
 
     user: str
     me: str
-    how: str
+    how: str = ""
     next: str = ""
     new: bool = False
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from microsub.accounts import Accounts, User
+from microsub.accounts import Accounts, SignedInPerson, User
 from microsub.base import metrics
 from microsub.base.errors import InvalidRequest, ProfileError, SignInFailed
 from microsub.base.identifiers import known_me, path_of_me, site_of_me
@@ -56,18 +56,6 @@ class ConfirmedPerson:
     names: frozenset[str]
     entered: str
     me_links: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The user as whom a person is admitted. `me` is the profile URL in the account.
-
-    `new`: the account was created just now.
-    """
-
-    user: str
-    me: str
-    new: bool = False
 
 
 class Refusal(SignInFailed):
@@ -115,11 +103,11 @@ class Admission:
     private: bool = False
     clock: Callable[[], float] = time.time
 
-    async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
+    async def admit(self, person: ConfirmedPerson) -> SignedInPerson | Refusal:
         """Admit `person` as an existing or new user, or return the refusal."""
         users = await self.accounts.users()
         verdict = await self._among(users, person)
-        if isinstance(verdict, Admitted) or not verdict.stranger:
+        if isinstance(verdict, SignedInPerson) or not verdict.stranger:
             return verdict
         settings = await self.settings()
         if settings.open == "nobody":
@@ -129,11 +117,11 @@ class Admission:
             return refusal
         return await self._register(person, users) or Refusal("no-name")
 
-    async def _among(self, users: list[User], person: ConfirmedPerson) -> Admitted | Refusal:
+    async def _among(self, users: list[User], person: ConfirmedPerson) -> SignedInPerson | Refusal:
         found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
         match [user for user in found if user.disabled is None]:
             case [user]:
-                return Admitted(user.name, user.me)
+                return SignedInPerson(user.name, user.me)
             case []:
                 return Refusal("disabled", me=person.me) if found else _none_of(users, person)
             case several:
@@ -162,7 +150,7 @@ class Admission:
                 found.append(user)
         return found
 
-    async def _register(self, person: ConfirmedPerson, users: list[User]) -> Admitted | None:
+    async def _register(self, person: ConfirmedPerson, users: list[User]) -> SignedInPerson | None:
         """Create the account, or find the one that was created for the same person just now.
 
         All processes try the same names in the same order, so if two create the same user, the second finds the first.
@@ -174,7 +162,7 @@ class Admission:
                 if user.me == person.me and user.created == now:
                     metrics.REGISTRATIONS.inc()
                     log.info("an account was registered", user=name, me=person.me)
-                return Admitted(name, user.me, new=True)
+                return SignedInPerson(name, user.me, new=True)
             if bare(known_me(user.me) or "") == bare(person.me):
                 return None
         return None

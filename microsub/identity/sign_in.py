@@ -169,7 +169,7 @@ class SignInClient:
         if isinstance(verdict, Refusal):
             log.info("a sign-in by a person without an account", provider=who, me=found.me)
             raise verdict
-        return SignedInPerson(verdict.user, verdict.me, f"with {who}", sign_in.next, verdict.new)
+        return replace(verdict, how=f"with {who}", next=sign_in.next)
 
     async def _returned(
         self, answer: Iterable[tuple[str, str]], browser: str, callback: str

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsub.identity
+from microsub.accounts.sessions import SignedInPerson
 from microsub.accounts.store import Accounts
 from microsub.base.errors import ProfileUnreachable
 from microsub.base.identifiers import canonical_me
@@ -21,7 +22,6 @@ from microsub.fetch import Hop
 from microsub.identity.admission import (
     UNFIT,
     Admission,
-    Admitted,
     ConfirmedPerson,
     Refusal,
     UserAddresses,
@@ -68,8 +68,8 @@ async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pag
     await accounts.set_me("ann", account)
     person = proven(returned, returned, profile(returned, *onwards))
     verdict = await Admission(accounts, pages or Pages()).admit(person)
-    assert isinstance(verdict, Refusal) or verdict == Admitted("ann", account)
-    return isinstance(verdict, Admitted)
+    assert isinstance(verdict, Refusal) or verdict == SignedInPerson("ann", account)
+    return isinstance(verdict, SignedInPerson)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_pages_on_other_sites_are_not_fetched(real_redis: Redis) -> None:
     await accounts.add_user("far", "https://far.example/", NOW)
     pages.leads["https://host.example/8"] = ("https://host.example/new",)
     person = proven("https://host.example/8", "https://host.example/new", profile("https://host.example/new"))
-    assert await Admission(accounts, pages).admit(person) == Admitted("u8", "https://host.example/8")
+    assert await Admission(accounts, pages).admit(person) == SignedInPerson("u8", "https://host.example/8")
     assert len(pages.asked) == 3
 
 
@@ -147,7 +147,7 @@ async def test_two_addresses_are_one_person(
     person = proven(entered, THERE, profile(THERE, links=links))
     verdict = await Admission(accounts, pages).admit(person)
     if expected and said in {THERE, "http://there.example/"}:
-        assert verdict == Admitted("ann", HERE)
+        assert verdict == SignedInPerson("ann", HERE)
     else:
         assert isinstance(verdict, Refusal)
 
@@ -315,13 +315,13 @@ def test_registration_depends_on_settings_and_address(registration: Registration
 async def test_an_account_is_made_once(real_redis: Redis) -> None:
     """It has the channels notifications and saved; later sign-ins find it, even with registration closed."""
     made = await admission(real_redis).admit(person("https://ann.example/"))
-    assert made == Admitted("ann-example", "https://ann.example/", new=True)
+    assert made == SignedInPerson("ann-example", "https://ann.example/", new=True)
     [user] = await Accounts(real_redis).users()
     assert (user.name, user.registered, user.created) == ("ann-example", True, NOW)
     assert [channel.uid for channel in await Channels(real_redis).list("ann-example")] == [NOTIFICATIONS, SAVED]
     for registration in (EVERYBODY, Registration()):
         found = await admission(real_redis, registration).admit(person("https://ann.example/"))
-        assert found == Admitted("ann-example", "https://ann.example/")
+        assert found == SignedInPerson("ann-example", "https://ann.example/")
 
 
 async def test_a_user_left_unlisted_by_a_crash_is_found(real_redis: Redis) -> None:
@@ -329,7 +329,7 @@ async def test_a_user_left_unlisted_by_a_crash_is_found(real_redis: Redis) -> No
     await admission(real_redis).admit(person("https://ann.example/"))
     await real_redis.command("SREM", "users", "ann-example")
     again = await admission(real_redis).admit(person("https://ann.example/"))
-    assert again == Admitted("ann-example", "https://ann.example/", new=True)
+    assert again == SignedInPerson("ann-example", "https://ann.example/", new=True)
     assert [user.name for user in await Accounts(real_redis).users()] == ["ann-example"]
 
 
@@ -362,7 +362,7 @@ async def test_an_unlinked_page_opens_no_account(real_redis: Redis) -> None:
     assert [user.me for user in await Accounts(real_redis).users()] == ["https://old.example/"]
     # The owner of the new site gets a new account, without access to the old one.
     fresh = await admission(real_redis).admit(person("https://new.example/"))
-    assert fresh == Admitted("new-example", "https://new.example/", new=True)
+    assert fresh == SignedInPerson("new-example", "https://new.example/", new=True)
 
 
 async def test_removed_users_dont_register_again(real_redis: Redis) -> None:
