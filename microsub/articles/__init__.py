@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.articles.extraction import ARTICLE_IN, Article
+    from microsub.articles.extraction import ARTICLE_IN
     from microsub.articles.icons import IconFinder
     from microsub.articles.readable import main_part
     from microsub.articles.stage import AT_ONCE, TROUBLE, TROUBLE_AT, ArticleStage, PageReader

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from microsub import articles
 from microsub.base.errors import ParseError
@@ -15,6 +14,7 @@ from microsub.formats.html.text import html_to_text
 from microsub.formats.html.trees import MAX_PAGE, base_of, is_crowded, too_deep, tree_of
 from microsub.formats.normalise import MAX_BODY, content_of, cut
 from microsub.formats.parse import sniff
+from microsub.model.jf2 import Content
 from microsub.parsing.task import Task
 
 MOST_TAGS = 50_000
@@ -36,16 +36,8 @@ _FIRST_HEADING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Article:
-    """The text of an article, sanitised, as HTML and as plain text."""
-
-    html: str
-    text: str
-
-
-def article_in(body: bytes, url: str, content_type: str | None, title: str) -> Article:
-    """The article on the page found at `url`, without a heading that repeats `title`.
+def article_in(body: bytes, url: str, content_type: str | None, title: str) -> Content:
+    """The article on the page found at `url`, sanitised, without a heading that repeats `title`.
 
     Raises ParseError, whose detail says why the page has none.
     """
@@ -67,7 +59,7 @@ def article_in(body: bytes, url: str, content_type: str | None, title: str) -> A
         raise ParseError(url, NONE)
     if len(content.text) < _FREE and _PAID.search(html):
         raise ParseError(url, "the page shows the article only to subscribers")
-    return Article(content.html or "", content.text)
+    return content
 
 
 def _without_title(part: str, title: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from microsub.articles.cuts import Judgement, is_cut
-from microsub.articles.extraction import ARTICLE_IN, NONE, Article
+from microsub.articles.extraction import ARTICLE_IN, NONE
 from microsub.articles.icons import IconFinder
 from microsub.base.errors import ParseError
 from microsub.base.urls import host_of
@@ -26,6 +26,7 @@ from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
 from microsub.formats.entry_id import body_text
 from microsub.formats.lookups import is_worth_it
 from microsub.formats.wire import from_wire
+from microsub.model.jf2 import Content
 from microsub.model.settings import FullTextChoice
 from microsub.parsing.pool import ParsePool
 from microsub.posts import (
@@ -110,7 +111,7 @@ class PageReader:
         self._fetcher = fetcher
         self._parser = parser
 
-    async def read(self, link: str, title: str) -> Article | NoArticle:
+    async def read(self, link: str, title: str) -> Content | NoArticle:
         """The article on the page at `link`, or why there is none. Raises ParserUnavailable."""
         found = await self._fetcher.fetch(FetchRequest(link.partition("#")[0], accept=PAGE_ACCEPT))
         if isinstance(found, FetchFailed):
@@ -190,15 +191,17 @@ class ArticleStage:
                     await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
                 break
             found, trouble, tried = await self.reader.read(post.link, post.title), None, tried + 1
-            if isinstance(found, Article):
-                judged = judged.after(is_cut(post.text, found.text, post.link, feed.home or feed.url), self.clock())
+            if isinstance(found, Content):
+                judged = judged.after(
+                    is_cut(post.text, found.text or "", post.link, feed.home or feed.url), self.clock()
+                )
                 if choice == "on" or judged.last:
                     trouble = await self._take(post, found)
             else:
                 trouble = found.why
             said = {TROUBLE: trouble, TROUBLE_AT: f"{self.clock():.0f}"} if trouble else {}
             await self.feeds.update(feed.id, judged.noted | said)
-            if isinstance(found, Article) or found.lasting:
+            if isinstance(found, Content) or found.lasting:
                 await self.items.note({post.id: {FULL_OF: post.link}})
                 is_forward = True
             elif found.closed:
@@ -238,11 +241,12 @@ class ArticleStage:
                 if isinstance(data, (bytes, Texts)) and (post := _post(item, filled(row), data)) is not None:
                     yield post
 
-    async def _take(self, post: _Post, article: Article) -> str | None:
+    async def _take(self, post: _Post, article: Content) -> str | None:
         """Store and announce the full text of a post; returns why not, if the feed's text is better."""
-        if len(article.text) < len(post.text) * _ENOUGH:
+        full = FullText(article.html or "", article.text or "")
+        if len(full.text) < len(post.text) * _ENOUGH:
             return "the page has less text than the feed"
-        await self.items.note({post.id: {FULL: FullText(article.html, article.text).stored()}})
+        await self.items.note({post.id: {FULL: full.stored()}})
         await self._announce(post)
         return None
 

@@ -135,14 +135,6 @@ class Reading:
     left: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """An unchanged entry: the digest of its identity, and the length of its cleaned body."""
-
-    guid: bytes
-    size: int
-
-
 def reread(body: bytes, url: str, content_type: str | None, source: str, fingerprints: bytes | None = None) -> Reading:
     """Parse `body` as `parse` does, except for entries in `fingerprints`, from the last reading.
 
@@ -155,8 +147,11 @@ def reread(body: bytes, url: str, content_type: str | None, source: str, fingerp
         return _read(work, _context(work, source), {} if fingerprints is None else _unpacked(fingerprints))
 
 
-def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Reading:
-    """Read a document; known entries are skipped, unless entries turn out to share an identity."""
+def _read(work: Finishing, context: bytes, known: Mapping[bytes, tuple[bytes, int]]) -> Reading:
+    """Read a document; known entries are skipped, unless entries turn out to share an identity.
+
+    `known` has the digest of an unchanged entry's identity, and the length of its cleaned body.
+    """
     rows: list[tuple[bytes, bytes, int]] = []
     listed: list[Listed] = []
     for raw in work.entries:
@@ -168,11 +163,11 @@ def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Rea
             listed.append(Listed(entry.published, identity(entry), entry))
             rows.append((fingerprint, guid_digest(listed[-1].guid), body_size(entry)))
         else:
-            work.pass_over(old.size)
+            work.pass_over(old[1])
             listed.append(Listed(raw.entry.published))
-            rows.append((fingerprint, old.guid, old.size))
+            rows.append((fingerprint, *old))
     guids = frozenset(guid for _, guid, _ in rows)
-    left = not known or any(old.guid not in guids for old in known.values())
+    left = not known or any(guid not in guids for guid, _ in known.values())
     if len(guids) == len(rows):
         return Reading(work.head, tuple(listed), _packed(rows), guids, left)
     entries = [one.entry or work.finish(raw) for raw, one in zip(work.entries, listed, strict=True)]
@@ -193,11 +188,11 @@ def _packed(rows: Sequence[tuple[bytes, bytes, int]]) -> bytes:
     return b"".join(_ROW.pack(*row) for row in rows)
 
 
-def _unpacked(fingerprints: bytes) -> dict[bytes, _Known]:
+def _unpacked(fingerprints: bytes) -> dict[bytes, tuple[bytes, int]]:
     """Read fingerprints; empty if the bytes are invalid."""
     if len(fingerprints) % _ROW.size:
         return {}
-    return {fingerprint: _Known(guid, size) for fingerprint, guid, size in _ROW.iter_unpack(fingerprints)}
+    return {fingerprint: (guid, size) for fingerprint, guid, size in _ROW.iter_unpack(fingerprints)}
 
 
 _LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh3", "selectolax")
