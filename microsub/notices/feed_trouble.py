@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -20,10 +19,8 @@ from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import NOTIFICATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from microsub.feeds import FeedRecord, Feeds
-    from microsub.model.settings import ChannelSettings
+    from microsub.model.settings import SettingsOf
     from microsub.notices.notifications import Notifications
 
 FEED, TITLE = "feeds", "Feeds"
@@ -33,27 +30,20 @@ _AT_ONCE = 8
 """The number of users who are notified at the same time."""
 
 
-@dataclass(eq=False, repr=False)
-class FeedTrouble:
-    """Notifies the followers of feeds. `settings` gives the settings of a user's channel."""
+async def notify_followers(
+    feeds: Feeds, notifications: Notifications, settings: SettingsOf, feed: FeedRecord, trouble: Trouble
+) -> None:
+    """Notify all followers of the feed. May be repeated after an error. Raises StoreError."""
+    turn = asyncio.Semaphore(_AT_ONCE)
+    entry, guid, now = _entry(feed, trouble), _guid(feed, trouble), notifications.clock()
 
-    feeds: Feeds
-    notifications: Notifications
-    settings: Callable[[str, str], Awaitable[ChannelSettings]]
-    clock: Callable[[], float]
+    async def one(user: str) -> None:
+        async with turn:
+            if (await settings(user, NOTIFICATIONS)).feed_trouble:
+                with suppress(NotFound):  # the user is gone
+                    await notifications.put(user, FEED, TITLE, guid, entry, now)
 
-    async def notify(self, feed: FeedRecord, trouble: Trouble) -> None:
-        """Notify all followers of the feed. May be repeated after an error. Raises StoreError."""
-        now, turn = self.clock(), asyncio.Semaphore(_AT_ONCE)
-        entry, guid = _entry(feed, trouble), _guid(feed, trouble)
-
-        async def one(user: str) -> None:
-            async with turn:
-                if (await self.settings(user, NOTIFICATIONS)).feed_trouble:
-                    with suppress(NotFound):  # the user is gone
-                        await self.notifications.put(user, FEED, TITLE, guid, entry, now)
-
-        await asyncio.gather(*map(one, sorted({user for user, _ in await self.feeds.subscribers(feed.id)})))
+    await asyncio.gather(*map(one, sorted({user for user, _ in await feeds.subscribers(feed.id)})))
 
 
 def _guid(feed: FeedRecord, trouble: Trouble) -> str:

@@ -61,14 +61,6 @@ class PollPolicy:
     user_agent: UserAgent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostLimits:
-    """Seconds between two requests to a host, and how many may run at a time."""
-
-    interval: float = 1.0
-    concurrency: int = 1
-
-
 def poll_policy(settings: InstanceSettings, url: str, chosen: RequestSettings = NO_REQUEST_SETTINGS) -> PollPolicy:
     """The settings of the feed at the canonical `url`, in any spelling of its address.
 
@@ -88,13 +80,16 @@ def poll_policy(settings: InstanceSettings, url: str, chosen: RequestSettings = 
     return replace(bounds, fixed=fixed, ttl=own.ttl, user_agent=agent)
 
 
-def host_limits(settings: InstanceSettings, host: str) -> HostLimits:
-    """The request rate for `host`; a setting may name it with or without its port."""
+def host_limits(settings: InstanceSettings, host: str) -> tuple[float, int]:
+    """Seconds between two requests to `host`, and how many may run at a time.
+
+    A setting may name the host with or without its port.
+    """
     polling = settings.polling
     own = settings.hosts.get(host) or settings.hosts.get(host.rpartition(":")[0])
     interval = polling.host_interval if own is None or own.interval is None else own.interval
     concurrency = polling.host_concurrency if own is None or own.concurrency is None else own.concurrency
-    return HostLimits(interval, max(1, concurrency))
+    return interval, max(1, concurrency)
 
 
 DEFAULT_POLICY = PollPolicy()

@@ -23,7 +23,7 @@ from microsub.base.errors import StoreError
 from microsub.base.metrics import HOSTS_IN_FLIGHT
 from microsub.configuration.model import InstanceSettings, default_settings
 from microsub.fetch import out_of_descriptors
-from microsub.polling.plan import HostLimits, host_limits
+from microsub.polling.plan import host_limits
 from microsub.polling.poll import PollResult
 from microsub.work import HAND_BACK_SECONDS, Claim, Loop
 
@@ -98,9 +98,8 @@ class Turn:
         """
         pause, left = _PAUSE_AFTER_STORE_TROUBLE, _Left()
         try:
-            limits = host_limits(await self._settings(), lease.member)
-            pause = limits.interval
-            return await self._poll_due(lease, limits, left)
+            pause, at_once = host_limits(await self._settings(), lease.member)
+            return await self._poll_due(lease, pause, at_once, left)
         except StoreError as error:
             pause = max(pause, _PAUSE_AFTER_STORE_TROUBLE)
             log.warning("store error during a poll", host=lease.member, error=str(error))
@@ -109,15 +108,15 @@ class Turn:
             if not left.is_over:
                 await self._hand_back(lease, pause, left)
 
-    async def _poll_due(self, lease: Claim, limits: HostLimits, left: _Left) -> int:
+    async def _poll_due(self, lease: Claim, interval: float, at_once: int, left: _Left) -> int:
         polled = 0
         while polled < _MOST_PER_TURN and not self._stopping and not self.rests:
-            due = await self._schedule.due_feeds(lease, self._clock(), limits.concurrency)
+            due = await self._schedule.due_feeds(lease, self._clock(), at_once)
             if not due.ids:
                 break
             ending = None
-            if limits.interval > 0 and len(due.ids) == 1:
-                ending = functools.partial(self._ending, lease, limits.interval, due)
+            if interval > 0 and len(due.ids) == 1:
+                ending = functools.partial(self._ending, lease, interval, due)
             ends = await asyncio.gather(
                 *(self._feed(lease, feed_id, left, ending) for feed_id in due.ids), return_exceptions=True
             )
@@ -125,7 +124,7 @@ class Turn:
                 if end is not None:
                     raise end
             polled += len(due.ids)
-            if limits.interval > 0:
+            if interval > 0:
                 break
         return polled
 

@@ -6,6 +6,7 @@ import contextlib
 import resource
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -18,7 +19,7 @@ from microsub.configuration.model import DeliverySettings
 from microsub.delivery import Completing, Delivered, Delivery, Stages
 from microsub.fetch import Fetching
 from microsub.hub import HubWorker
-from microsub.notices import FeedTrouble
+from microsub.notices import notify_followers
 from microsub.parsing.pool import ParsePool
 from microsub.polling import Mover, Poller, PollNow, PollReport, PollResult, Turn, Worker, worker_name
 from microsub.posts import Ingest
@@ -126,7 +127,6 @@ def feed_poller(
     subscriber: Subscriber | None,
 ) -> Poller:
     """The service that polls one feed; `subscriber` gets the results."""
-    trouble = FeedTrouble(stores.feeds, notifications(stores, taking_in), stores.effective.of, stores.clock)
     return Poller(
         stores.feeds,
         stores.items,
@@ -139,7 +139,7 @@ def feed_poller(
         settings=stores.effective.instance,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,
-        on_trouble=trouble.notify,
+        on_trouble=partial(notify_followers, stores.feeds, notifications(stores, taking_in), stores.effective.of),
         require_room=stores.room.require,
     )
 
