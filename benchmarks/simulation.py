@@ -21,7 +21,6 @@ from microsub.polling.plan import (
     Failed,
     FeedAnswered,
     Gone,
-    HostLimits,
     Outcome,
     PollHistory,
     PollPolicy,
@@ -29,7 +28,8 @@ from microsub.polling.plan import (
     plan_next,
 )
 
-LIMITS = HostLimits()
+INTERVAL = 1.0
+"""Seconds between two requests to a host."""
 PUSH_WORKS = 0.97
 """The share of posts that a hub delivers."""
 PUSH_SECONDS = 2.0
@@ -162,7 +162,7 @@ class _Queue:
         feeds, tally = self._feeds, self._tally
         queue = [(0.0, number) for number in range(len(feeds))]
         heapify(queue)
-        spacing, last, free = LIMITS.interval, -math.inf, 0.0
+        spacing, last, free = INTERVAL, -math.inf, 0.0
         minutes: Counter[int] = Counter()
         days: Counter[int] = Counter()
         while True:
