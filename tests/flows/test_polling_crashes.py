@@ -81,19 +81,16 @@ async def test_killed_between_any_two_steps(
     async with publisher() as site, world(killing, patience=IMPATIENT) as it:
         for _ in range(2):  # after the first time, the process remembers that the user has no quota
             feed_id = await ready(it, site)
-            begun = killing.trips
-            await it.poll_id(feed_id)
-            steps = killing.trips - begun
-        wanted = await _state(it)
-        assert steps > 8
-        for step in range(1, steps + 1):
-            feed_id = await ready(it, site)
-            killing.kill_at = killing.trips + step
-            with pytest.raises(KilledError):
+            with killing.dying(0):
                 await it.poll_id(feed_id)
-            killing.kill_at = None
+        wanted = await _state(it)
+        assert killing.steps > 8
+        for step in range(1, killing.steps + 1):
+            feed_id = await ready(it, site)
+            with pytest.raises(KilledError), killing.dying(step):
+                await it.poll_id(feed_id)
             await it.poll_id(feed_id)
-            assert await _state(it) == wanted, f"killed at step {step} of {steps}"
+            assert await _state(it) == wanted, f"killed at step {step} of {killing.steps}"
             record = await it.feeds.get(feed_id)
             assert record is not None
             assert record.body_hash
@@ -121,18 +118,15 @@ async def test_posts_of_a_killed_poll_arrive_after_an_edit(real_redis: Redis) ->
             return await _state(it)
 
         feed_id = await ready()
-        begun = killing.trips
-        await it.poll_id(feed_id)
-        steps = killing.trips - begun
+        with killing.dying(0):
+            await it.poll_id(feed_id)
         wanted = await edit(feed_id)
         assert ("Edited", False) in wanted
-        for step in range(1, steps + 1):
+        for step in range(1, killing.steps + 1):
             feed_id = await ready()
-            killing.kill_at = killing.trips + step
-            with pytest.raises(KilledError):
+            with pytest.raises(KilledError), killing.dying(step):
                 await it.poll_id(feed_id)
-            killing.kill_at = None
-            assert await edit(feed_id) == wanted, f"killed at step {step} of {steps}"
+            assert await edit(feed_id) == wanted, f"killed at step {step} of {killing.steps}"
             assert not await it.items.outbox(feed_id)
 
 
@@ -147,26 +141,23 @@ async def test_a_worker_killed_at_any_step_of_a_turn(real_redis: Redis) -> None:
             return (await it.follow(site.url("/feed", "blog.test"))).id
 
         await ready()
-        begun = killing.trips
-        await it.worker.run_once()
-        steps = killing.trips - begun
+        with killing.dying(0):
+            await it.worker.run_once()
         wanted = await _state(it)
-        for step in range(1, steps + 1):
+        for step in range(1, killing.steps + 1):
             feed_id = await ready()
-            killing.kill_at = killing.trips + step
-            with contextlib.suppress(KilledError):
+            with contextlib.suppress(KilledError), killing.dying(step):
                 await it.worker.run_once()
-            killing.kill_at = None
             it.clock.advance(61)
             await it.worker.run_once()
-            assert await _state(it) == wanted, f"killed at step {step} of {steps}"
+            assert await _state(it) == wanted, f"killed at step {step} of {killing.steps}"
             record = await it.feeds.get(feed_id)
             assert record is not None
             assert record.next_poll is not None
             assert record.next_poll > it.clock()
             site.serve_document("/feed", rss(dated(13)))
             it.clock.advance(25 * 3600)
-            assert await it.worker.run_once() == 1, f"not scheduled after step {step} of {steps}"
+            assert await it.worker.run_once() == 1, f"not scheduled after step {step} of {killing.steps}"
             assert len(await it.rows()) == 13
 
 
@@ -181,10 +172,8 @@ async def test_a_redis_that_fails_during_a_turn(real_redis: Redis) -> None:
             site.serve_document("/feed", rss(dated(3)))
             # A host of its own: the failed turn of the last one is handed back in the background.
             feed_id = (await it.follow(site.url("/feed", f"blog{step}.test"))).id
-            broken.kill_at = broken.trips + step
-            with pytest.raises(StoreUnavailable):  # from the stages after the turn
+            with pytest.raises(StoreUnavailable), broken.dying(step):  # from the stages after the turn
                 await it.worker.run_once()
-            broken.kill_at = None
             it.clock.advance(61)
             assert await it.worker.run_once() == 1, f"failed at step {step}"
             assert len(await it.rows()) == 3

@@ -24,10 +24,8 @@ def another_process(client: HubClient) -> None:
 
 async def killed(client: HubClient, killing: Killing, step: int) -> None:
     """Runs due work and dies at `step`; another worker continues when the claims have expired."""
-    killing.kill_at = killing.trips + step
-    with contextlib.suppress(KilledError):
+    with contextlib.suppress(KilledError), killing.dying(step):
         await client.work()
-    killing.kill_at = None
     another_process(client)
     for _ in range(3):
         await client.work(CLAIM)
@@ -38,9 +36,9 @@ async def test_killed_while_it_delivers(real_redis: Redis) -> None:
     killing = Killing(real_redis)
     async with hub_client(killing) as client:
         app = await client.subscribe()
-        begun = killing.trips
-        await client.publish("undisturbed")
-        steps = killing.trips - begun
+        with killing.dying(0):
+            await client.publish("undisturbed")
+        steps = killing.steps
         for step in range(1, steps + 1):
             await client.arrive(f"step {step}")
             await killed(client, killing, step)
@@ -61,10 +59,10 @@ async def test_killed_while_it_verifies(real_redis: Redis) -> None:
             for mode in ("subscribe", "unsubscribe"):
                 form = {"hub.mode": mode, "hub.callback": app.url, "hub.topic": client.topic}
                 assert (await client.post(form)).status_code == 202
-                begun = killing.trips
                 if not step:
-                    await client.work()
-                    steps = max(steps, killing.trips - begun)
+                    with killing.dying(0):
+                        await client.work()
+                    steps = max(steps, killing.steps)
                 else:
                     await killed(client, killing, step)
                 assert app.verifications[-1]["hub.mode"] == mode
@@ -155,10 +153,8 @@ async def test_redis_that_fails_is_waited_for(real_redis: Redis) -> None:
         app = await client.subscribe()
         app.answer = Answer(status=204)
         await client.arrive("second")
-        failing.kill_at = failing.trips + 6
-        with contextlib.suppress(StoreUnavailable):
+        with contextlib.suppress(StoreUnavailable), failing.dying(6):
             await client.work()
-        failing.kill_at = None
         await client.work(CLAIM)
         await client.work(CLAIM)
         assert b'"second"' in app.bodies[-1]

@@ -46,15 +46,13 @@ async def test_killed_while_a_post_is_taken_in(real_redis: Redis, kind: int) -> 
     async with instance(killing, now=NOON, patience=IMPATIENT) as server:
         alice = await server.reader("alice", "home")
         sender = await source_of(server, "alice")
-        begun = killing.trips
-        await sender.send(**requests(0)[kind])
-        steps = killing.trips - begun
+        with killing.dying(0):
+            await sender.send(**requests(0)[kind])
+        steps = killing.steps
         for step in range(1, steps + 1):
             request = requests(step)[kind]
-            killing.kill_at = killing.trips + step
-            with contextlib.suppress(KilledError):
+            with contextlib.suppress(KilledError), killing.dying(step):
                 await sender.send(**request)
-            killing.kill_at = None
             await _the_dead_are_buried(server.redis)
             await sender.send(**request)
             texts = [item["content"]["text"] for item in await items(alice)]
@@ -76,13 +74,11 @@ async def test_a_killed_process_holds_its_source_three_seconds(real_redis: Redis
         await sender.note("zero")
         held: list[bytes] = []
         for step in range(1, 20):
-            killing.kill_at = killing.trips + step
-            with contextlib.suppress(KilledError):
+            with contextlib.suppress(KilledError), killing.dying(step):
                 await sender.note(f"one {step}")
             if held := await real_redis.command("KEYS", keys.lease("saving:*")):
                 break
         assert 0 < await real_redis.command("PTTL", *held) <= 3000
-        killing.kill_at = None
         await sender.note("two")
 
 
@@ -106,11 +102,9 @@ async def test_killed_while_a_post_is_changed_or_deleted(real_redis: Redis) -> N
                 request: dict[str, Any] = {"action": action, "url": address}
                 if action == "update":
                     request["replace"] = {"content": [f"after {step}"]}
-                killing.kill_at = killing.trips + step
-                with contextlib.suppress(KilledError):
+                with contextlib.suppress(KilledError), killing.dying(step):
                     await _sent(sender, request)
                     over = True
-                killing.kill_at = None
                 await _the_dead_are_buried(server.redis)
                 reply = await _sent(sender, request)
                 texts = [item["content"]["text"] for item in await items(alice)]

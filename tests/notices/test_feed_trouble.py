@@ -146,21 +146,14 @@ async def test_the_feed_of_notices_is_never_polled(it: World, site: Publisher) -
 async def test_killed_at_any_step_it_is_said_once(real_redis: Any, site: Publisher) -> None:
     """The notice is stored before the feed's record: the next poll stores it again, without effect."""
     killing = Killing(real_redis)
-    step, steps = -1, 0
-    while step < steps:
-        step += 1
+    for step in killing.each_step():
         async with world(killing, patience=Patience(idle=0.0, deliveries=1000)) as it:
             await real_redis.command("FLUSHDB")
             feed = await followed(it, site)
             site.serve("/feed", Answer(b"", 410))
-            begun = killing.trips
-            killing.kill_at = begun + step if step else None
-            with contextlib.suppress(KilledError):
+            with contextlib.suppress(KilledError), killing.dying(step):
                 await it.poll(feed)
-            killing.kill_at = None
-            if not step:
-                steps = killing.trips - begun
             await it.poll(feed)
-            assert len(await told(it)) == 1, f"killed at step {step} of {steps}"
+            assert len(await told(it)) == 1, f"killed at step {step} of {killing.steps}"
             assert (await it.record(feed)).gone
-    assert steps > 8
+    assert killing.steps > 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -132,6 +132,24 @@ class Killing(Wrapped):
     error: type[BaseException] = KilledError
     trips = 0
     kill_at: int | None = None
+    steps = 0
+
+    @contextlib.contextmanager
+    def dying(self, step: int) -> Iterator[None]:
+        """Kill the block after that round trip; with 0 it lives, and `steps` is the number of its round trips."""
+        begun = self.trips
+        self.kill_at = begun + step if step else None
+        try:
+            yield
+        finally:
+            self.kill_at = None
+        if not step:
+            self.steps = self.trips - begun
+
+    def each_step(self) -> Iterator[int]:
+        """0, and then the round trips that `dying` has counted with it."""
+        yield 0
+        yield from range(1, self.steps + 1)
 
     async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         self.trips += 1
@@ -155,21 +173,18 @@ async def killed_anywhere(
     """
     await redis.command("FLUSHDB")
     await prepare()
-    begun = redis.trips
-    await act()
-    steps = redis.trips - begun
+    with redis.dying(0):
+        await act()
     wanted = await state()
-    for step in range(1, steps + 1):
+    for step in range(1, redis.steps + 1):
         await redis.command("FLUSHDB")
         await prepare()
-        redis.kill_at = redis.trips + step
-        with pytest.raises(KilledError):
+        with pytest.raises(KilledError), redis.dying(step):
             await act()
-        redis.kill_at = None
         await (again or act)()
         found = await state()
-        assert found == wanted, f"killed after step {step} of {steps}: {found}, expected {wanted}"
-    return steps
+        assert found == wanted, f"killed after step {step} of {redis.steps}: {found}, expected {wanted}"
+    return redis.steps
 
 
 _BATCH = 500

@@ -28,37 +28,28 @@ async def again(mentions: Mentions) -> None:
 async def test_killed_while_it_is_received(real_redis: Redis) -> None:
     """A webmention that was answered with 202 is checked; otherwise the sender sends it again."""
     killing = Killing(real_redis)
-    step, steps = -1, 0
-    while step < steps:
-        step += 1
+    for step in killing.each_step():
         await real_redis.command("FLUSHDB")
         async with mentioning(killing, patience=IMPATIENT) as mentions:
             source = mentions.serve(entry())
             receiver = mentions.it.parts.mentions
-            begun = killing.trips
-            killing.kill_at = begun + step if step else None
             answered = False
-            with contextlib.suppress(KilledError):
+            with contextlib.suppress(KilledError), killing.dying(step):
                 await receiver.receive("127.0.0.1", "alice", source, TARGET)
                 answered = True
-            killing.kill_at = None
-            if not step:
-                steps = killing.trips - begun
             if not answered:
                 await receiver.receive("127.0.0.1", "alice", source, TARGET)
             await again(mentions)
-            assert len(await mentions.shown()) == 1, f"killed at step {step} of {steps}"
+            assert len(await mentions.shown()) == 1, f"killed at step {step} of {killing.steps}"
             assert not await mentions.it.mentions.waiting("alice", mentions.it.now + 86_400, 10)
-    assert steps > 3
+    assert killing.steps > 3
 
 
 @pytest.mark.parametrize("what", ["shown", "updated", "deleted", "rejected"])
 async def test_killed_during_verification(real_redis: Redis, what: str) -> None:
     """Whatever the result, there is at most one post, and nothing waits forever."""
     killing = Killing(real_redis)
-    step, steps = -1, 0
-    while step < steps:
-        step += 1
+    for step in killing.each_step():
         await real_redis.command("FLUSHDB")
         async with mentioning(killing, patience=IMPATIENT) as mentions:
             if what != "shown":
@@ -69,15 +60,10 @@ async def test_killed_during_verification(real_redis: Redis, what: str) -> None:
             else:
                 mentions.serve(entry(text="now"), status=410 if what == "deleted" else 200)
                 assert await mentions.send() == 202
-            begun = killing.trips
-            killing.kill_at = begun + step if step else None
-            with contextlib.suppress(KilledError):
+            with contextlib.suppress(KilledError), killing.dying(step):
                 await mentions.look()
-            killing.kill_at = None
-            if not step:
-                steps = killing.trips - begun
             await again(mentions)
-            where = f"killed at step {step} of {steps}"
+            where = f"killed at step {step} of {killing.steps}"
             texts = [item["content"]["text"] for item in await mentions.shown()]
             assert ["now" in text for text in texts] == ([True] if what in {"shown", "updated"} else []), where
             assert not await mentions.it.mentions.waiting("alice", mentions.it.now + 86_400, 10), where
@@ -85,7 +71,7 @@ async def test_killed_during_verification(real_redis: Redis, what: str) -> None:
             if what == "deleted":
                 await mentions.receive(entry(text="back"))
                 assert len(await mentions.shown()) == 1, where
-    assert steps > 10
+    assert killing.steps > 10
 
 
 async def test_one_received_during_verification_is_verified_again(real_redis: Redis) -> None:

@@ -32,9 +32,7 @@ async def _again(push: Push) -> None:
 async def test_killed_while_subscribing(real_redis: Redis) -> None:
     """If the server or a worker dies at any step, the feed ends up with one working subscription."""
     killing = Killing(real_redis)
-    step, steps = -1, 0
-    while step < steps:
-        step += 1
+    for step in killing.each_step():
         async with publisher() as site, world(killing, base_url=BASE, patience=IMPATIENT) as it:
             await real_redis.command("FLUSHDB")
             async with hub(site, it.client) as made:
@@ -42,14 +40,9 @@ async def test_killed_while_subscribing(real_redis: Redis) -> None:
                 push = Push(it, site, made)
                 feed = await push.follow()
                 await push.poll(feed)
-                begun = killing.trips
-                killing.kill_at = begun + step if step else None
-                with contextlib.suppress(KilledError):
+                with contextlib.suppress(KilledError), killing.dying(step):
                     await push.look()
                     await push.look()
-                killing.kill_at = None
-                if not step:
-                    steps = killing.trips - begun
                 await _again(push)
                 if not made.callbacks:
                     # It died between storing the verification and answering the hub. The renewal repairs that;
@@ -57,12 +50,12 @@ async def test_killed_while_subscribing(real_redis: Redis) -> None:
                     assert not (await push.health(feed)).pushed
                     it.clock.advance(5 * DAY)
                     await _again(push)
-                assert len(made.callbacks) == 1, f"killed at step {step} of {steps}"
+                assert len(made.callbacks) == 1, f"killed at step {step} of {killing.steps}"
                 assert (await push.health(feed)).subscribed
                 assert await push.deliver(push.document("second")) == [202]
                 assert await push.shown() == ["second", "first"]
                 assert (await it.check()).is_clean
-    assert steps > 8
+    assert killing.steps > 8
 
 
 async def test_killed_while_a_delivery_is_taken_in(real_redis: Redis) -> None:
@@ -77,24 +70,21 @@ async def test_killed_while_a_delivery_is_taken_in(real_redis: Redis) -> None:
         push = Push(it, site, made)
         feed = await push.subscribe()
         (one,) = made.subscriptions.values()
-        begun = killing.trips
-        await push.deliver(push.document("undisturbed"))
-        steps = killing.trips - begun
-        for step in range(1, steps + 1):
+        with killing.dying(0):
+            await push.deliver(push.document("undisturbed"))
+        for step in range(1, killing.steps + 1):
             body = push.document(f"step {step}")
-            killing.kill_at = killing.trips + step
             answered = False
-            with contextlib.suppress(KilledError):
+            with contextlib.suppress(KilledError), killing.dying(step):
                 answered = (await made.deliver(one.callback, body, one.secret)).is_success
                 await it.stages.run_once()
-            killing.kill_at = None
             if not answered:
                 assert (await made.deliver(one.callback, body, one.secret)).status_code == 202
             await it.stages.run_once()
             shown = await push.shown()
-            assert shown[0] == f"step {step}", f"killed at step {step} of {steps}"
+            assert shown[0] == f"step {step}", f"killed at step {step} of {killing.steps}"
             assert len(shown) == len(set(shown))
             assert not await it.items.outbox(feed.id)
             assert (await push.health(feed)).pushed
             it.clock.advance(30)
-    assert steps > 8
+    assert killing.steps > 8
