@@ -134,13 +134,14 @@ class Followers:
             score = f"{self._now - 9_000_000 + number:.{0 if number % 10 else 6}f}"
             posts += (score, number)
             if chance.random() < place / len(ids):
-                unread += (score, number)
+                unread.append(number)
             else:
                 read += (f"{self._now - chance.random() * 600_000:.6f}", number)
         arrived = (part for place, number in enumerate(ids) for part in (_FIRST_PLACE + place, number))
         made: list[Command] = [("ZADD", keys.posts(name, HOME), *posts), ("ZADD", keys.arrivals(name), *arrived)]
         made.append(("HSET", keys.arrivals_more(name), "last", _FIRST_PLACE + len(ids)))
-        made += [("ZADD", key(name, HOME), *part) for key, part in ((keys.unread, unread), (keys.read, read)) if part]
+        made += [("SADD", keys.unread(name, HOME), *unread)] if unread else []
+        made += [("ZADD", keys.read(name, HOME), *read)] if read else []
         return made
 
     async def whole(self, followers: int) -> Turn:
@@ -203,9 +204,9 @@ class Followers:
         item = await self._stores.items.id_of(feed.id, post.guid)
         for start in range(0, followers, CHUNK):
             places = range(start, min(start + CHUNK, followers))
-            asked: list[Command] = [("ZSCORE", keys.unread(f"reader{place}", HOME), item or "") for place in places]
-            for place, score in zip(places, await self._redis.pipeline(asked), strict=True):
-                if score is None:
+            asked: list[Command] = [("SISMEMBER", keys.unread(f"reader{place}", HOME), item or "") for place in places]
+            for place, there in zip(places, await self._redis.pipeline(asked), strict=True):
+                if not there:
                     raise RuntimeError(f"reader{place} didn't get item {item}")
 
     async def token(self) -> str:

@@ -241,9 +241,8 @@ async def _reader(
         await stores.channels.create(user, f"c{channel}", now, f"c{channel}")
         for posts in followed[channel::CHANNELS]:
             flat = [part for row in posts for part in row]
-            await stores.redis.pipeline(
-                [("ZADD", keys.posts(user, f"c{channel}"), *flat), ("ZADD", keys.unread(user, f"c{channel}"), *flat)]
-            )
+            key = user, f"c{channel}"
+            await stores.redis.pipeline([("ZADD", keys.posts(*key), *flat), ("SADD", keys.unread(*key), *flat[1::2])])
     return await stores.accounts.create_token(user, ["read"], "benchmarks", now)
 
 

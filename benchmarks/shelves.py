@@ -155,9 +155,9 @@ def _placing(user: str, uid: str, places: Sequence[tuple[str, str, int]], now: f
     for begin in range(0, len(places), CHUNK):
         chunk = places[begin : begin + CHUNK]
         read = [item for _, item, at in chunk if is_read(at)]
-        unread = [part for score, item, at in chunk if not is_read(at) for part in (score, item)]
+        unread = [item for _, item, at in chunk if not is_read(at)]
         yield ("ZADD", keys.posts(user, uid), *(part for score, item, _ in chunk for part in (score, item)))
         if unread:
-            yield ("ZADD", keys.unread(user, uid), *unread)
+            yield ("SADD", keys.unread(user, uid), *unread)
         if read:
             yield ("ZADD", keys.read(user, uid), *(part for item in read for part in (score_text(now), item)))

@@ -128,7 +128,8 @@ async def _filled(redis: Redis, streams: int) -> tuple[list[str], str]:
         user = _user(number)
         await accounts.add_user(user, "", now)
         await channels.create(user, "Home", now, "home")
-        await redis.pipeline([("ZADD", key(user, "home"), 1, shelf.ids[0]) for key in (keys.posts, keys.unread)])
+        item = shelf.ids[0]
+        await redis.pipeline([("ZADD", keys.posts(user, "home"), 1, item), ("SADD", keys.unread(user, "home"), item)])
         tokens.append(await accounts.create_token(user, ["read"], "benchmarks", now))
     await rewritten(redis)
     return tokens, shelf.token
@@ -190,7 +191,7 @@ async def _mark(redis: Redis, arrivals: Arrivals, took: list[float]) -> None:
     read_state = ReadState(redis, Items(redis).scores)
     for number in itertools.cycle(arrivals):
         (item,) = texts(await redis.command("ZRANGE", keys.posts(_user(number), "home"), 0, 0))
-        is_unread = await redis.command("ZCARD", keys.unread(_user(number), "home"))
+        is_unread = await redis.command("EXISTS", keys.unread(_user(number), "home"))
         began = time.perf_counter()
         await read_state.mark(_user(number), "home", [item], "read" if is_unread else "unread", time.time())
         took.append(await arrivals[number].get() - began)

@@ -205,12 +205,12 @@ def timelines(bulk: Bulk, there: Population) -> None:
 
 
 def _timelines(there: Population) -> Iterator[bytes]:
-    zadd, now = part("ZADD"), part(score_text(there.now))
+    zadd, sadd, now = part("ZADD"), part("SADD"), part(score_text(there.now))
     shown, fresh, seen = [], [], []
     for feed in there.feeds:
         pairs = [part(score) + part(item) for score, item in zip(feed.scores, feed.ids, strict=True)]
         shown.append(b"".join(pairs))
-        fresh.append(b"".join(pair for place, pair in enumerate(pairs) if not is_read(place)))
+        fresh.append(b"".join(part(item) for place, item in enumerate(feed.ids) if not is_read(place)))
         seen.append(b"".join(now + part(item) for place, item in enumerate(feed.ids) if is_read(place)))
     each = there.size.items
     read = sum(map(is_read, range(each)))
@@ -221,11 +221,14 @@ def _timelines(there: Population) -> Iterator[bytes]:
             ids = [item for _, ranks in there.channels(user) for rank in ranks for item in arrived[rank]]
             yield from _arrivals(name, there, ids)
         for uid, ranks in there.channels(user):
-            sets = ((keys.posts, shown, each), (keys.unread, fresh, each - read), (keys.read, seen, read))
-            for key, chunks, length in sets:
-                if length:
-                    number = 2 + 2 * length * len(ranks)
-                    yield command(number, zadd, part(key(name, uid)), *(chunks[rank] for rank in ranks))
+            for key, verb, chunks, words in (
+                (keys.posts, zadd, shown, 2 * each),
+                (keys.unread, sadd, fresh, each - read),
+                (keys.read, zadd, seen, 2 * read),
+            ):
+                if words:
+                    number = 2 + words * len(ranks)
+                    yield command(number, verb, part(key(name, uid)), *(chunks[rank] for rank in ranks))
 
 
 def _in_order(feed: FeedThere) -> list[bytes]:

@@ -102,9 +102,9 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """The data in Redis. `sets` are sorted sets of ids: their number and their length; `gone` those of ids that have
-    left timelines. Bytes: `item_bytes` of each post's packed JSON, `other` of everything not counted separately. `long`
-    of the `items` belong to feeds with many posts.
+    """The data in Redis. `sets` are sorted sets of ids: their number and their length; `numbers` sets of whole
+    numbers: of unread ids, and of ids that have left timelines. Bytes: `item_bytes` of each post's packed JSON, `other`
+    of everything not counted separately. `long` of the `items` belong to feeds with many posts.
     """
 
     users: float
@@ -116,12 +116,12 @@ class Stock:
     item_bytes: float
     sets: tuple[tuple[float, float], ...]
     other: float = 0.0
-    gone: tuple[float, float] = (0.0, 0.0)
+    numbers: tuple[tuple[float, float], ...] = ()
 
     @property
     def ids(self) -> float:
         """The number of ids in all timelines, including those that left."""
-        return sum(number * length for number, length in (*self.sets, self.gone))
+        return sum(number * length for number, length in (*self.sets, *self.numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         stored += kind.share * has
         long += kind.share * has * (has > SHORT_SET)
         gone += kind.share * max(0.0, min(kind.posts * habits.age, has) - kind.posts * window)
-    sets = tuple((channels, length) for length in (read + unread, unread, read))
+    sets = tuple((channels, length) for length in (read + unread, read))
     arrivals = (users * habits.syncing, habits.channels * (read + unread))
     documents = sum(kind.share * min(1.0, kind.polls / 24 * keeping.copy_hours) for kind in habits.kinds)
     copies = feeds * documents * habits.document_bytes * habits.packed
@@ -212,7 +212,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         habits.item_bytes * habits.item_packed,
         (*sets, arrivals),
         copies,
-        (channels, per_channel * gone),
+        ((channels, unread), (channels, per_channel * gone)),
     )
 
 
@@ -241,7 +241,7 @@ def memory(stock: Stock, costs: Memory) -> dict[str, float]:
     return {
         "posts": stock.items * (stock.item_bytes + costs.item) + stock.long * (costs.item_long - costs.item),
         "timelines": sum(number * costs.sorted_set(length) for number, length in stock.sets)
-        + stock.gone[0] * (costs.set_key + stock.gone[1] * costs.id_gone),
+        + sum(number * (costs.set_key + length * costs.id_number) for number, length in stock.numbers),
         "follows": stock.subscriptions * costs.subscription,
         "feeds": stock.feeds * costs.feed,
         "users and channels": stock.users * costs.user + stock.channels * costs.channel,

@@ -207,7 +207,7 @@ def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, fl
             set_key=set_key,
             id_short=short,
             id_long=long,
-            id_gone=gone,
+            id_number=gone,
         ),
         polling=Polling(
             not_modified=asked.not_modified,

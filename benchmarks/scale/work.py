@@ -163,7 +163,7 @@ def _mark(there: Population, user: int, turn: int) -> bytes:
 
 async def _unread(redis: Redis, there: Population) -> int:
     names = map(user_name, range(there.size.users))
-    return sum(await redis.pipeline([("ZCARD", keys.unread(name, there.channel_of(0))) for name in names]))
+    return sum(await redis.pipeline([("SCARD", keys.unread(name, there.channel_of(0))) for name in names]))
 
 
 @asynccontextmanager

@@ -75,7 +75,7 @@ packing = key("meta:packing")
 """
 
 packing_timelines = key("meta:packing:timelines")
-"""String: 1. Permanent while there may be timelines of layout 9. `timelines.repacking`."""
+"""String: 1. Permanent while there may be timelines of layout 12 or earlier. `timelines.repacking`."""
 
 push_key = key("meta:webpush")
 """String: the private key that identifies this server to push services (RFC 8292). Permanent. `webpush.devices`."""
@@ -83,7 +83,7 @@ push_key = key("meta:webpush")
 lease = key_of("lease:<what>")
 """String: token of the process that holds the lease on `migration`, `config` (applying backend.json), `saving:<feed>`,
 `copy:<SHA-256 of a URL>` (fetching that URL) or `foreign:<user>:<digest>` (asking the provider about that token),
-`packing` (posts of layout 8), `packing timelines` (those of layout 9), or of the process that did `upkeep:<part>` last.
+`packing` (posts of layout 8), `packing timelines` (of layout 12), or of the process that did `upkeep:<part>` last.
 Lifetime: the lease. `redis.lease`.
 """
 
@@ -407,7 +407,9 @@ posts = key_of_two("user:{<name>}:zchannel:<uid>:posts")
 """Sorted set, the timeline: item id by published time. Permanent, limited by retention. `timelines.add`."""
 
 unread = key_of_two("user:{<name>}:zchannel:<uid>:unread")
-"""Sorted set: the unread items of `posts`, with the same scores. Permanent, as `posts`. `timelines.read_state`."""
+"""Set: ids of the unread items of `posts`: whole numbers, which the engine keeps in four bytes each, as in `gone`. In
+data of layout 12 a sorted set, until upkeep has visited the channel. Permanent, as `posts`. `timelines.read_state`.
+"""
 
 read = key_of_two("user:{<name>}:channel:<uid>:read")
 """Sorted set: read item id by time of reading. Permanent, as `posts`. `timelines.read_state`, `timelines.retention`."""

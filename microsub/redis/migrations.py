@@ -17,7 +17,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
-VERSION = 12
+VERSION = 13
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
 
 PACKED = 9
@@ -31,6 +31,9 @@ ARRIVALS_ON_DEMAND = 11
 
 SHORT_DIGESTS = 12
 """From this layout on, posts store half of the digest that they share with duplicates."""
+
+COMPACT_UNREAD = 13
+"""From this layout on, the unread items of a channel are a set of ids without their times."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -71,11 +74,17 @@ async def _shorten_digests(redis: Redis) -> None:
     await redis.command("SET", keys.packing(), 1)
 
 
+async def _look_for_unread(redis: Redis) -> None:
+    """Note that there may be sorted sets of unread items, which upkeep packs. Scripts use them as they are."""
+    await redis.command("SET", keys.packing_timelines(), 1, "NX")
+
+
 STEPS: Mapping[int, Step] = {
     PACKED: _pack_posts,
     COMPACT_GONE: _put_gone_aside,
     ARRIVALS_ON_DEMAND: _look_for_orders,
     SHORT_DIGESTS: _shorten_digests,
+    COMPACT_UNREAD: _look_for_unread,
 }
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 

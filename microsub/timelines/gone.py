@@ -74,7 +74,7 @@ async def known_in(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[s
     """The given ids that any of these channels shows or hides, or that have left it."""
     if not uids or not ids:
         return set()
-    there = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read)
+    there = (keys.posts, keys.read, keys.hidden, keys.hidden_read)
     standing = await members_at(redis, [key(user, uid) for uid in uids for key in there], ids)
     return standing | await left_among(redis, user, uids, ids)
 

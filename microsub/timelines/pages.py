@@ -124,12 +124,12 @@ async def read_range(
 
 @lru_cache(maxsize=4096)
 def _page_keys(user: str, unread_only: bool) -> Mapping[str, Any]:
-    """The keys and patterns that page.lua takes, the same for all pages of a user."""
-    walked = keys.unread if unread_only else keys.posts
+    """What page.lua takes, the same for all pages of a user."""
     return {
         **{"channels": keys.channels(user), "user": keys.user(user), "saved": keys.posts(user, SAVED)},
         **{"behind": keys.behind(user)},
-        "patterns": tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread, keys.apart)),
+        "patterns": tuple(keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread, keys.apart)),
+        "view": "unread" if unread_only else "",
     }
 
 

@@ -13,7 +13,7 @@ from microsub.model.reader import GLOBAL, SAVED, Cursor, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import text
-from microsub.redis.scripts import BATCH, batches, load
+from microsub.redis.scripts import batches, load
 from microsub.timelines.gone import left_among
 from microsub.timelines.pages import channels_named, walk_rows
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
@@ -99,7 +99,7 @@ class ReadState:
         """Mark that item and all older ones as read; saved items, and feeds hidden in *All*, are left alone."""
         found = await self._redis.pipeline(
             [
-                *(("ZCARD", keys.unread(user, uid)) for uid in uids),
+                *(("EXISTS", keys.unread(user, uid)) for uid in uids),
                 *(("EXISTS", keys.apart(user, uid)) for uid in uids),
             ]
         )
@@ -108,15 +108,16 @@ class ReadState:
         for uid in {*left} & {*compress(uids, found[len(uids) :])}:
             left.remove(uid)
             changed[uid] = await self._mark_shown(user, uid, now, Cursor(score, item) if item else None)
-        while left:
-            some, left = left[:_AT_ONCE], left[_AT_ONCE:]
-            replies = await self._redis.scripts([_marking(user, uid, "until", now, item, score) for uid in some])
-            for uid, reply in zip(some, replies, strict=True):
+        places = [(uid, (item, score)) for uid in left]
+        while places:
+            some, places = places[:_AT_ONCE], places[_AT_ONCE:]
+            replies = await self._redis.scripts([_marking(user, uid, "until", now, *place) for uid, place in some])
+            for (uid, _), reply in zip(some, replies, strict=True):
                 if reply == -1:  # the channel has been removed
                     continue
                 changed[uid].update(split(reply[0]))
-                if reply[1] == BATCH:
-                    left.append(uid)
+                if reply[3]:
+                    places.append((uid, _place(reply[3])))
         return changed
 
     async def _mark_shown(self, user: str, uid: str, now: float, first: Cursor | None) -> set[str]:
@@ -140,14 +141,22 @@ class ReadState:
         NotFound.
         """
         changed: set[str] = set()
-        looked_at, has_left = BATCH, 0
-        while looked_at == BATCH:
-            reply = await self._redis.script(_marking(user, uid, "until", now, item, score))
+        place = (item, score)
+        while True:
+            reply = await self._redis.script(_marking(user, uid, "until", now, *place))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
-            ids, looked_at, has_left = reply
+            ids, _, has_left, go_on = reply
             changed.update(split(ids))
-        return changed, has_left == 1
+            if not go_on:
+                return changed, has_left == 1
+            place = _place(go_on)
+
+
+def _place(reply: bytes) -> tuple[str, str]:
+    """The id and score at which lua/timeline_mark.lua goes on."""
+    score, item = split(reply)
+    return item, score
 
 
 def _is_before(row: Row, place: Cursor) -> bool:

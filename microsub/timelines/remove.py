@@ -194,7 +194,8 @@ class Stock:
     """The numbers of items in a channel, and when its next item expires (Unix seconds).
 
     `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. The `oldest`
-    times are those of reading and publication; infinity: no such item.
+    times are those of reading and publication; infinity: no such item. If any item is unread, `oldest_unread` is that
+    of the oldest item, which may be read.
     """
 
     posts: int
@@ -209,10 +210,11 @@ class Stock:
 async def stock_of(redis: Redis, user: str, uid: str, read_until: float) -> Stock | None:
     """A channel's stock; None if there is no such channel. One round trip."""
     read_sets = (keys.read(user, uid), keys.hidden_read(user, uid))
-    oldest = (*read_sets, keys.unread(user, uid), keys.hidden(user, uid))
-    (name, removed), *found = await redis.pipeline(
+    oldest = (*read_sets, keys.posts(user, uid), keys.hidden(user, uid))
+    (name, removed), has_unread, *found = await redis.pipeline(
         [
             is_there(user, uid),
+            ("EXISTS", keys.unread(user, uid)),
             ("ZCARD", keys.posts(user, uid)),
             ("ZCARD", keys.hidden(user, uid)),
             *(("ZCOUNT", key, "-inf", read_until) for key in read_sets),
@@ -223,7 +225,7 @@ async def stock_of(redis: Redis, user: str, uid: str, read_until: float) -> Stoc
         return None
     posts, hidden, posts_read, hidden_read = found[:4]
     first = [float(one[1]) if one else math.inf for one in found[4:]]
-    return Stock(posts, hidden, posts_read, hidden_read, min(first[:2]), first[2], first[3])
+    return Stock(posts, hidden, posts_read, hidden_read, min(first[:2]), first[2] if has_unread else math.inf, first[3])
 
 
 async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now: float) -> int:
@@ -252,14 +254,16 @@ async def old_unread(
     """One batch of unread items published at `published_until` or before, oldest first.
 
     Returns their ids and times of publication, and how many items were examined to find them. The first `skip` are
-    left out. With `hidden`, muted items; the read ones among them only count as examined.
+    left out. With `hidden`, muted items. Read ones only count as examined.
     """
-    key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
-    reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
+    key, key_of_read = (keys.hidden, keys.hidden_read) if hidden else (keys.posts, keys.read)
+    reply = await redis.command(
+        "ZRANGEBYSCORE", key(user, uid), "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH
+    )
     found = [(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
     size = len(found)
-    if hidden and found:
-        read = await redis.command("ZMSCORE", keys.hidden_read(user, uid), *(item for item, _ in found))
+    if found:
+        read = await redis.command("ZMSCORE", key_of_read(user, uid), *(item for item, _ in found))
         found = list(compress(found, (at is None for at in read)))
     return found, size
 

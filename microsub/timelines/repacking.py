@@ -2,8 +2,9 @@
 
 The ids that had left a channel move into the compact form in small batches. The step to layout 10 has put each
 channel's sorted set aside, and scripts ask both, so a channel can wait for as long as it takes. Up to layout 10 the
-order of arrival was kept for everybody; those that nothing needs are deleted. A process that takes over goes on with
-the rest. Repeating it changes nothing.
+order of arrival was kept for everybody; those that nothing needs are deleted. Up to layout 12 the unread items of a
+channel were a sorted set, which scripts use as it is; each becomes a set in one step of about a millisecond for 2,000
+items. A process that takes over goes on with the rest. Repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from microsub.timelines.channels.follows import every_channel
 from microsub.timelines.sync.arrivals import forget_order
 
 _MOVE = load("gone_move")
+_PACK = load("unread_pack")
 _BATCH = 500
 """Ids at once: Redis moves them in about a millisecond."""
 _REST = 4.0
@@ -38,11 +40,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TimelineRepacking:
-    """The result: the number of `ids` that had left, and that of the `orders` of arrival which nothing needs; bytes of
-    Redis `before` and `after`. `dry_run`: nothing was changed.
+    """The result: the number of `ids` that had left, of `unread` ids, and of `orders` of arrival which nothing needs;
+    bytes of Redis `before` and `after`. `dry_run`: nothing was changed.
     """
 
     ids: int = 0
+    unread: int = 0
     orders: int = 0
     before: int = 0
     after: int = 0
@@ -58,16 +61,15 @@ class TimelineRepacking:
         if self.left:
             return "another process is packing the timelines"
         did = "would be packed" if self.dry_run else "were packed"
-        freed = f"{'would free' if self.dry_run else 'freed'} {(self.before - self.after) / 1e6:,.1f} MB"
-        what = (
-            f"{self.ids} ids of posts that have left timelines, and {self.orders} orders of arrival that nothing needs,"
-        )
+        freed = f"{'would free' if self.dry_run else 'freed'} {(self.before - self.after) / 1e6:,.1f}"
+        ids = f"{self.ids} ids of posts that have left timelines, {self.unread} of unread ones"
+        what = f"{ids}, and {self.orders} orders of arrival that nothing needs,"
         return f"{what} {did}, which {freed} of {self.before / 1e6:,.1f} MB"
 
 
 @dataclass(eq=False, repr=False)
 class GoneRepacking:
-    """Packs the ids that had left timelines of a migrated store. Any number of workers may call it; one works."""
+    """Packs the ids in timelines of a migrated store. Any number of workers may call it; one works."""
 
     redis: Redis
     accounts: Accounts
@@ -84,11 +86,23 @@ class GoneRepacking:
                 return TimelineRepacking(left=True)
             async for user, uid in self._places():
                 report = await self._channel(user, uid, report)
+                began = time.monotonic()
+                count, size = await self._unread(user, uid, how="pack")
+                if count:
+                    after = await self.redis.command("MEMORY", "USAGE", keys.unread(user, uid))
+                    report = replace(_together(report, 0, size, after or 0), unread=report.unread + count)
+                    await self.pause(_REST * (time.monotonic() - began))
             async for user, size in self._orders():
                 await forget_order(self.redis, user)
                 report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
             await self.redis.command("DEL", keys.packing_timelines())
-            log.info("all timelines are packed", ids=report.ids, before=report.before, after=report.after)
+            log.info(
+                "all timelines are packed",
+                ids=report.ids,
+                unread=report.unread,
+                before=report.before,
+                after=report.after,
+            )
         return report
 
     async def foresee(self) -> TimelineRepacking:
@@ -99,16 +113,19 @@ class GoneRepacking:
                 if await self.redis.command("TYPE", key) == b"zset":
                     count, size = await self.redis.pipeline([("ZCARD", key), ("MEMORY", "USAGE", key)])
                     report = _together(report, count, size, count * _PACKED)
+            count, size = await self._unread(user, uid, how="count")
+            report = replace(_together(report, 0, size, count * _PACKED), unread=report.unread + count)
         async for _, size in self._orders():
             report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
         return report
 
     async def _places(self) -> AsyncIterator[tuple[str, str]]:
-        """All channels with ids that had left them, removed ones included."""
+        """All channels with ids to pack, removed ones included."""
         for users in batches(await self.accounts.users(), _USERS):
             found = [(user.name, uid) for user in users for uid in await every_channel(self.redis, user.name)]
             for some in batches(found):
-                commands = [("EXISTS", keys.gone_before(*place), keys.gone(*place)) for place in some]
+                kinds = (keys.gone_before, keys.gone, keys.unread)
+                commands = [("EXISTS", *(key(*place) for key in kinds)) for place in some]
                 for place, there in zip(some, await self.redis.pipeline(commands), strict=True):
                     if there:
                         yield place
@@ -131,6 +148,12 @@ class GoneRepacking:
                 continue
             if not any(NATIVE_APP in token.scopes for token in await self.accounts.tokens(name)):
                 yield name, sum(size or 0 for size in sizes)
+
+    async def _unread(self, user: str, uid: str, how: str) -> tuple[int, int]:
+        """Pack or count the channel's unread ids; their number, and the bytes of Redis before. 0 if they are packed."""
+        size = await self.redis.command("MEMORY", "USAGE", keys.unread(user, uid))
+        count = int(await self.redis.script(_PACK(user, uid, how=how)))
+        return count, size or 0 if count else 0
 
     async def _channel(self, user: str, uid: str, report: TimelineRepacking) -> TimelineRepacking:
         sizes = [("MEMORY", "USAGE", key) for key in (keys.gone_before(user, uid), keys.gone(user, uid))]

@@ -12,7 +12,7 @@ from microsub.model.reader import TimelineItem
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import text
+from microsub.redis.replies import text, texts
 from microsub.redis.scan import members
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel
@@ -105,13 +105,19 @@ async def repair_items(redis: Redis, user: str, uid: str, ids: Sequence[str], no
 
 async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:
     """Show items again that are read or unread but neither shown nor hidden. Rules apply."""
-    for key in (keys.unread(user, uid), keys.read(user, uid)):
-        async for ids in members(redis, key):
-            for batch in batches(ids):
-                shown, hidden = await redis.pipeline(
-                    [("ZMSCORE", keys.posts(user, uid), *batch), ("ZMSCORE", keys.hidden(user, uid), *batch)]
-                )
-                stands = zip(batch, shown, hidden, strict=True)
-                lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
-                if lost:
-                    await settle(redis, user, uid, lost, now, lost=True)
+    # Whether they are a set or, in data of layout 12, a sorted one.
+    unread = texts(await redis.command("SORT", keys.unread(user, uid), "BY", "nosort"))
+    await _restore(redis, items, user, uid, unread, now)
+    async for ids in members(redis, keys.read(user, uid)):
+        await _restore(redis, items, user, uid, ids, now)
+
+
+async def _restore(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> None:
+    for batch in batches(ids):
+        shown, hidden = await redis.pipeline(
+            [("ZMSCORE", keys.posts(user, uid), *batch), ("ZMSCORE", keys.hidden(user, uid), *batch)]
+        )
+        stands = zip(batch, shown, hidden, strict=True)
+        lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
+        if lost:
+            await settle(redis, user, uid, lost, now, lost=True)

@@ -278,7 +278,7 @@ async def test_a_hollow_id_left_by_a_crash_is_swept(it, site, monkeypatch):
     assert (await sweeping(it).run(it.clock())).hollow == 0
     for user in ("bob", "carol"):
         assert await it.redis.command("ZCARD", keys.posts(user, "home")) == 0
-        assert await it.redis.command("ZCARD", keys.unread(user, "home")) == 0
+        assert await it.redis.command("SCARD", keys.unread(user, "home")) == 0
         assert await it.timelines.left_for_good(user, "home", ids) == set(ids)
     await it.channels.restore("carol", "home")
     assert (await look(it.redis, it.clock())).found == []

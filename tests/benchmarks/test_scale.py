@@ -34,7 +34,7 @@ def costs() -> Costs:
     """Round numbers."""
     one = Work(1.0, 1.0)
     return Costs(
-        memory=Memory(1000, 200, 1500, 200, 1700, 1800, set_key=100, id_short=10, id_long=100, id_gone=4),
+        memory=Memory(1000, 200, 1500, 200, 1700, 1800, set_key=100, id_short=10, id_long=100, id_number=4),
         polling=Polling(Work(1000, 100), Work(2000, 100), Work(10_000, 1000), Work(100, 50), Work(500), 600, 700, 5000),
         reading=Reading(Work(100, 50), Work(10, 5), Work(50, 20), Work(80, 30), 36_000, 800, 600),
         delivery=Work(40, 30),
@@ -62,12 +62,13 @@ def test_the_stock_is_what_retention_leaves() -> None:
     stock = population(1, DAILY)
     assert stock.feeds == 10
     assert stock.items == 10 * 120, "the first documents' twenty posts, and one each day"
-    shown, unread, read, arrivals = stock.sets
+    shown, read, arrivals = stock.sets
+    unread, gone = stock.numbers
     assert arrivals == (0.3, 2 * 325)
     assert shown == (2, 325)
     assert (unread[1], read[1]) == (250, 75)
     # 65 of each feed's 100 posts are still in the timeline.
-    assert stock.gone == (2, pytest.approx(5 * (100 - 65)))
+    assert gone == (2, pytest.approx(5 * (100 - 65)))
     assert stock.other == pytest.approx(10 * 10 / 24 * 12_000), "ten polls a day: a copy is there for ten hours of 24"
 
 

@@ -195,8 +195,9 @@ async def test_all_ids_of_a_large_account_of_a_native_app(measured: Measured) ->
     await app.ids()
     first = int((server.now - size) * 1_000_000)
     for ids in batches(range(1, size + 1)):
-        for key in (keys.posts("ann", "home"), keys.unread("ann", "home")):
-            await redis.command("ZADD", key, *(part for one in ids for part in (server.now - size + one, one)))
+        pairs = (part for one in ids for part in (server.now - size + one, one))
+        await redis.command("ZADD", keys.posts("ann", "home"), *pairs)
+        await redis.command("SADD", keys.unread("ann", "home"), *ids)
         await redis.command("ZADD", keys.arrivals("ann"), *(part for one in ids for part in (first + one, one)))
     everything = "user/-/state/com.google/reading-list"
     for asked, most in (

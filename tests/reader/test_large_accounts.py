@@ -138,7 +138,9 @@ async def test_marking_takes_one_round_trip_per_eight_channels(real_redis: Redis
     await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
     for n, uid in enumerate(uids):
         pairs = [part for one in range(20) for part in (float(n * 20 + one + 1), str(n * 20 + one + 1))]
-        await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for key in (keys.posts, keys.unread)])
+        await real_redis.pipeline(
+            [("ZADD", keys.posts(ANN, uid), *pairs), ("SADD", keys.unread(ANN, uid), *pairs[1::2])]
+        )
     redis = CountingRedis(real_redis)
     newest, read_state = str(len(uids) * 20), ReadState(redis, world.items.scores)
     marked = await read_state.mark_until(ANN, "global", newest, NOW)

@@ -18,8 +18,8 @@ UNREAD = range(20, 220)
 async def ann(server: World) -> ReadingVisitor:
     """Ann has 250 channels, 200 with one unread post each; she follows a blog in the first."""
     made = await reading(server, "ann", *[f"c{number}" for number in range(MANY)])
-    rows = [(key("ann", f"c{n}"), n, str(n + 1)) for n in UNREAD for key in (keys.posts, keys.unread)]
-    await server.redis.pipeline([("ZADD", *row) for row in rows])
+    await server.redis.pipeline([("ZADD", keys.posts("ann", f"c{n}"), n, str(n + 1)) for n in UNREAD])
+    await server.redis.pipeline([("SADD", keys.unread("ann", f"c{n}"), str(n + 1)) for n in UNREAD])
     return made
 
 

@@ -73,3 +73,14 @@ class Timelines(Adder):
         """The ids among these that have left the channel permanently."""
         left = [one async for some in absences(self._redis, user, uid) for one in some if one.id in ids]
         return {one.id for one in left if not one.reason.may_return}
+
+
+async def unread_of_layout_12(redis: Redis, user: str, uid: str) -> None:
+    """Put what is unread in a channel into the form of that layout: a sorted set, with the scores of `posts`."""
+    key = keys.unread(user, uid)
+    if await redis.command("TYPE", key) != b"set":
+        return
+    ids = await redis.command("SMEMBERS", key)
+    scores = await redis.command("ZMSCORE", keys.posts(user, uid), *ids)
+    rows = [part for score, one in zip(scores, ids, strict=True) for part in (score or 0, one)]
+    await redis.pipeline([("DEL", key), ("ZADD", key, *rows)])

@@ -41,13 +41,21 @@ async def crowd(redis: Redis, channels: int) -> tuple[OneReader, list[str]]:
 
 async def put(redis: Redis, uids: Sequence[str], ids: Iterable[int], *sets: Callable[[str, str], str]) -> None:
     """Adds these items to those sets of each channel, with their ids as scores."""
-    pairs = [part for one in ids for part in (float(one), str(one))]
-    await redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in sets])
+    listed = [*ids]
+    pairs = [part for one in listed for part in (float(one), str(one))]
+    await redis.pipeline(
+        [
+            ("SADD", key(ANN, uid), *listed) if key is keys.unread else ("ZADD", key(ANN, uid), *pairs)
+            for uid in uids
+            for key in sets
+        ]
+    )
 
 
 async def left(redis: Redis, uids: Sequence[str], key: Callable[[str, str], str]) -> int:
     """The number of items in that set of all channels."""
-    return sum(await redis.pipeline([("ZCARD", key(ANN, uid)) for uid in uids]))
+    count = "SCARD" if key is keys.unread else "ZCARD"
+    return sum(await redis.pipeline([(count, key(ANN, uid)) for uid in uids]))
 
 
 @pytest.mark.parametrize(
@@ -67,8 +75,8 @@ async def test_a_page_costs_the_same_in_a_huge_timeline(real_redis: Redis, query
     await world.begin()
     for uid, size in (("home", SMALL), ("work", LARGE)):
         pairs = [part for one in range(size) for part in (one + 0.5, str(one))]
-        for key in (keys.posts(ANN, uid), keys.unread(ANN, uid)):
-            await real_redis.command("ZADD", key, *pairs)
+        await real_redis.command("ZADD", keys.posts(ANN, uid), *pairs)
+        await real_redis.command("SADD", keys.unread(ANN, uid), *range(size))
     small, large = await steps(world, "home", query), await steps(world, "work", query)
     assert small == large
     assert sum(large.values()) <= 6
@@ -82,8 +90,8 @@ async def test_reading_everything_costs_what_is_unread(real_redis: Redis) -> Non
     await calls(real_redis)
     assert await world.timelines.mark_all_read(ANN, "global", NOW) == 300 * 10 + 10
     found = await calls(real_redis)
-    # Of each channel, its existence, and whether ids of layout 9 are left.
-    for name, most in (("evalsha", 310), ("exists", 620), ("zadd", 310), ("zrem", 310), ("zrevrange", 310)):
+    # Of each channel, whether it has unread and hidden items, and whether ids of layout 9 are left.
+    for name, most in (("evalsha", 310), ("exists", 910), ("zadd", 310), ("zrem", 310), ("zrevrange", 310)):
         assert found.get(name, 0) <= most, name
     assert await left(real_redis, uids, keys.unread) == 0
 
@@ -157,15 +165,14 @@ async def test_a_move_removes_items_in_bounded_steps(real_redis: Redis, channels
     steps = (await calls(real_redis))["evalsha"]
     assert steps <= 2 if channels == 1 else 100 / steps * 400 <= 1500
     assert await left(real_redis, uids, keys.posts) == 0
-    assert await real_redis.command("ZCARD", keys.unread(ANN, "home")) == 100
+    assert await real_redis.command("SCARD", keys.unread(ANN, "home")) == 100
 
 
 async def test_reading_a_channel_up_to_an_item_is_one_request_to_redis(real_redis: Redis) -> None:
     """The same holds for all of it; with more than 1,000 unread items, one request per 1,000."""
     world = OneReader(CountingRedis(real_redis))
     await world.begin()
-    pairs = [part for one in range(1_500) for part in (float(one), str(one))]
-    await real_redis.pipeline([("ZADD", key(ANN, "home"), *pairs) for key in (keys.posts, keys.unread)])
+    await put(real_redis, ["home"], range(1_500), keys.posts, keys.unread)
     for item, trips, marked in (("600", 1, 601), ("1000", 1, 400), ("", 1, 499), ("1499", 1, 0)):
         world.redis.trips = 0
         if item:

@@ -31,7 +31,7 @@ async def test_the_newest_of_many_channels_come_first(redis: Redis, seed: int) -
             ("HSET", keys.channel("ann", uid), "name", uid),
         ]
         commands += [("ZADD", keys.posts("ann", uid), repr(scores[item]), item) for item in posts[uid]]
-        commands += [("ZADD", keys.unread("ann", uid), repr(scores[item]), item) for item in unread[uid]]
+        commands += [("SADD", keys.unread("ann", uid), item) for item in unread[uid]]
         await redis.pipeline(commands)
     anywhere = set().union(*unread.values())
     for limit in (1, 4, 12):

@@ -32,6 +32,7 @@ from tests.support import THOROUGH, examples, later
 from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, OneReader
+from tests.support.timelines import unread_of_layout_12
 from tests.timelines.model import Model, ModelChannel
 
 T = TypeVar("T")
@@ -403,6 +404,16 @@ class Machine(History):
     def pack_some(self, uid: str, most: int) -> None:
         """A step of the migration."""
         self.run(self.redis.script(load("gone_move")(ANN, uid, most=most)))
+
+    @rule(uid=st.sampled_from(ALL))
+    def was_unread_before_the_migration(self, uid: str) -> None:
+        """What is unread is in the form of layout 12 again."""
+        self.run(unread_of_layout_12(self.redis, ANN, uid))
+
+    @rule(uid=st.sampled_from(ALL))
+    def pack_unread(self, uid: str) -> None:
+        """A step of the migration."""
+        self.run(self.redis.script(load("unread_pack")(ANN, uid, how="pack")))
 
     @rule(uid=anywhere, near=ids, limit=st.integers(1, 5), before=st.booleans())
     def look_around(self, uid: str, near: str, limit: int, before: bool) -> None:

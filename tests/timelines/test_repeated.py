@@ -72,7 +72,7 @@ class Reader:
         for uid in UIDS:
             for key in (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read):
                 name = key("ann", uid)
-                found[name] = sorted(await self.redis.command("ZRANGE", name, 0, -1))
+                found[name] = sorted(await self.redis.command("SORT", name))
         feeds = await self.it.channels.all_subscriptions("ann")
         found["feeds"] = {uid: [one.feed for one in subscriptions] for uid, subscriptions in feeds.items()}
         for feed in ("1", "2"):

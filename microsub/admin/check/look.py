@@ -14,8 +14,9 @@ from microsub.model.reader import GLOBAL
 from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
+from microsub.redis.replies import texts
 from microsub.redis.scan import in_batches, scanned, walked
-from microsub.timelines import ids_in, read_subscription, rule_keys, set_keys
+from microsub.timelines import ids_in, read_subscription, rule_keys
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500
@@ -182,14 +183,18 @@ async def _channels(redis: Redis, seen: Seen, found: Findings) -> None:
 
 async def sets_of(redis: Redis, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], invariants.Sets]:
     """posts, unread, read, hidden, hidden-read and gone of these channels, given as user and uid."""
-    names = {place: [*set_keys(*place)[:-1], keys.gone_before(*place)] for place in places}
+    sorted_sets = (keys.posts, keys.read, keys.hidden, keys.hidden_read, keys.gone_before)
+    names = {place: [key(*place) for key in sorted_sets] for place in places}
+    # Whether they are a set or, in data of layout 12, a sorted one.
+    open_ids = await in_batches(redis, [("SORT", keys.unread(*place), "BY", "nosort") for place in places])
     flat = await walked(redis, "ZSCAN", [key for listed in names.values() for key in listed])
     # After the rest of an earlier version, from where numbers move to the set.
     left = await walked(redis, "SSCAN", [keys.gone(*place) for place in places])
     found: dict[tuple[str, str], invariants.Sets] = {}
-    for place, listed in names.items():
-        *sets, old = [scores(flat[key]) for key in listed]
-        found[place] = [*sets, old | dict.fromkeys(ids_in(left[keys.gone(*place)]), 0.0)]
+    for (place, listed), unread in zip(names.items(), open_ids, strict=True):
+        posts, *others, old = [scores(flat[key]) for key in listed]
+        gone = old | dict.fromkeys(ids_in(left[keys.gone(*place)]), 0.0)
+        found[place] = [posts, dict.fromkeys(texts(unread), 0.0), *others, gone]
     return found
 
 

@@ -163,12 +163,12 @@ class Follows:
         return _read_all(user, uid, found)
 
     async def subscriptions_and_unread(self, user: str, uid: str, most: int) -> tuple[list[Subscription], list[str]]:
-        """The channel's follows, oldest first, and its newest unread items. One round trip."""
+        """The channel's follows, oldest first, and its unread items that were stored last. One round trip."""
         known, found, ids = await self._redis.pipeline(
             [
                 is_there(user, uid),
                 ("HGETALL", keys.channel_feeds(user, uid)),
-                ("ZREVRANGE", keys.unread(user, uid), 0, most - 1),
+                ("SORT", keys.unread(user, uid), "DESC", "LIMIT", 0, most),
             ]
         )
         await self._require(user, uid, known)

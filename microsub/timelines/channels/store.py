@@ -162,12 +162,8 @@ class Channels(Follows):
 
     async def get(self, user: str, uid: str) -> Channel:
         """One channel. Raises NotFound, also for a removed one."""
-        (name, removed, *settings), unread = await self._redis.pipeline(
-            [
-                ("HMGET", keys.channel(user, uid), "name", "removed", *FIELDS),
-                ("ZCARD", keys.unread(user, uid)),
-            ]
-        )
+        call = load("channel_get")(user, uid, fields=("name", "removed", *FIELDS))
+        (name, removed, *settings), unread = await self._redis.script(call)
         if name is None or removed is not None:
             raise await absent(self._redis, user, uid)
         return Channel(uid, text_of(name), unread, read_settings(settings))

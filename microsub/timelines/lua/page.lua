@@ -7,20 +7,22 @@
 -- The score of an item is the same in every timeline, so all copies of an item reach the heads of their channels at the
 -- same time. Channels are read in small blocks, because most items of a page come from few channels.
 --
--- Items of feeds that the user hides in "All" (`apart`) aren't merged from that channel.
+-- Items of feeds that the user hides in "All" (`apart`) aren't merged from that channel. Unread items are found among the
+-- channel's items, or if they are few, are sorted here.
 --
 -- KEYS  1 channels  2 user  3 saved: its posts  4 behind  5 token?: if one is to be checked
 -- ARGV  1 limit  2 direction: '', 'after' or 'before'  3, 4 cursor: its score and id  5 now  6-9 patterns: channel, the
---       set to read (posts or unread), unread, apart  10 uid: or 'global'
+--       posts, unread, apart  10 uid: or 'global'  11 view: 'unread', or '' for all
 -- reply {'token'} no such token, or expired; {'disabled'} the user; {'channel'} no such channel or user; otherwise
 --       {'', {uid, name, …} of the channels that occur, 1 if older items follow, 'id score id score …' newest first,
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
 --       merged, 1 if posts wait to be added to timelines of this user, the user's number of own names for feeds
---       (subscription_write.lua) or '', the place 'score id' to continue at, if the page ends among posts that "All"
+--       (subscription_write.lua) or '', the place 'score id' to continue at, if the page ends among posts that the view
 --       doesn't show, or ''}. An item is unread if it is unread in any channel, and then such a channel is named.
 -- include: rank
 -- include: active
-local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
+-- include: unread
+local limit, upward, only_unread = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[11] == 'unread'
 local scope, waiting = '', redis.call('EXISTS', KEYS[4])
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'names', 'apart')
 local own_names = user[2] or ''
@@ -30,9 +32,9 @@ if KEYS[5] then
   if user[1] then return { 'disabled' } end
 end
 
-local walked_before, walked_behind = string.match(ARGV[7], '^(.-)%*(.*)$')
+local posts_before, posts_behind = string.match(ARGV[7], '^(.-)%*(.*)$')
 local function channel(uid) return (string.gsub(ARGV[6], '%*', uid)) end
-local function walked(uid) return walked_before .. uid .. walked_behind end
+local function posts(uid) return posts_before .. uid .. posts_behind end
 local function unread(uid) return (string.gsub(ARGV[8], '%*', uid)) end
 
 -- The states of these ids; `open` has an entry for each unread one.
@@ -49,10 +51,8 @@ local function states(ids, open)
   return table.concat(found)
 end
 
-local function of_one(uid)
-  local head = redis.call('HMGET', channel(uid), 'name', 'removed')
-  if not head[1] or head[2] then return { 'channel' } end
-  local key = walked(uid)
+local function of_one(uid, name)
+  local key = posts(uid)
   local rows, older
   if upward then
     local before = rank(key, ARGV[3], ARGV[4])
@@ -70,28 +70,35 @@ local function of_one(uid)
   local count = math.min(#rows / 2, limit)
   local ids = {}
   for i = 1, count do ids[i] = rows[2 * i - 1] end
-  local open = ids
-  if count > 0 and not same then open = redis.call('ZMSCORE', unread(uid), unpack(ids)) end
+  local open = count > 0 and are_unread(unread(uid), ids)
   local text = table.concat(rows, ' ', 1, 2 * count)
-  return { '', { uid, head[1] }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names, '' }
+  return { '', { uid, name }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names, '' }
 end
-if ARGV[10] ~= 'global' then return of_one(ARGV[10]) end
 
-local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
-if #uids == 0 then return { 'channel' } end
+local uids, only = { ARGV[10] }, nil
+if ARGV[10] == 'global' then
+  uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+  if #uids == 0 then return { 'channel' } end
+else
+  only = redis.call('HMGET', channel(ARGV[10]), 'name', 'removed')
+  if not only[1] or only[2] then return { 'channel' } end
+  if not only_unread then return of_one(ARGV[10], only[1]) end
+end
 -- Most heads of channels at which one page may continue, and hidden posts that it may skip, so that a post in thousands
 -- of channels, or thousands of hidden posts, block Redis for only a few milliseconds: the page may then be shorter, and
 -- is marked as having more.
 local MOST_STEPS = 10000
 local steps, older = 0, false
 
--- The rows without those of hidden feeds.
+-- The rows without those of hidden feeds, and if only unread ones are wanted, without the others.
 local function shown(stream, rows)
   if #rows == 0 then return rows end
   local ids, kept = {}, {}
   for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
-  for i, hidden in ipairs(redis.call('SMISMEMBER', stream.apart, unpack(ids))) do
-    if hidden == 0 then
+  local hidden = stream.apart and redis.call('SMISMEMBER', stream.apart, unpack(ids))
+  local open = stream.unread and are_unread(stream.unread, ids)
+  for i = 1, #ids do
+    if (not hidden or hidden[i] == 0) and (not open or open[i]) then
       kept[#kept + 1] = rows[2 * i - 1]
       kept[#kept + 1] = rows[2 * i]
     end
@@ -99,10 +106,50 @@ local function shown(stream, rows)
   return kept
 end
 
+-- Whether (one score, one id) comes before the other in the order of the walk.
+local function precedes(score, id, other_score, other_id)
+  if score == other_score then return id ~= other_id and (id > other_id) ~= upward end
+  return (score > other_score) ~= upward
+end
+
+-- The few unread items of a channel behind the cursor, as rows; and whether there are others.
+local function few_unread(key, ids)
+  local found, rows, others = {}, {}, false
+  local cursor = ARGV[2] ~= '' and tonumber(ARGV[3])
+  for i, text in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
+    local score = text and tonumber(text)
+    if score and cursor and not precedes(cursor, ARGV[4], score, ids[i]) then
+      others = true
+    elseif score then
+      found[#found + 1] = { ids[i], text, score }
+    end
+  end
+  table.sort(found, function(one, other) return precedes(one[3], one[1], other[3], other[1]) end)
+  for i, row in ipairs(found) do rows[2 * i - 1], rows[2 * i] = row[1], row[2] end
+  return rows, others
+end
+
+-- Whether a channel has unread items from a place on; after some steps, whether it may have.
+local function has_unread_from(stream, first)
+  for block = 1, MOST_STEPS / 1000 do
+    local ids = redis.call('ZREVRANGE', stream.key, first, first + 100 * block - 1)
+    if #ids == 0 then return false end
+    for _, is_open in ipairs(are_unread(stream.unread, ids)) do
+      if is_open then return true end
+    end
+    first = first + #ids
+  end
+  return true
+end
+
 local function refill(stream)
+  if stream.is_whole then
+    stream.rows = {}
+    return
+  end
   local rows
   local block = stream.block
-  stream.at, stream.block = 1, math.min(stream.apart and 1000 or limit + 1, 2 * block + 1)
+  stream.at, stream.block = 1, math.min(stream.filters and 1000 or limit + 1, 2 * block + 1)
   if upward then
     if stream.next == 0 then stream.rows = {} return end
     local first = math.max(0, stream.next - block)
@@ -118,7 +165,7 @@ local function refill(stream)
     rows = redis.call('ZREVRANGE', stream.key, stream.next, stream.next + block - 1, 'WITHSCORES')
     stream.next = stream.next + #rows / 2
   end
-  if not stream.apart then
+  if not stream.filters then
     stream.rows = rows
     return
   end
@@ -135,11 +182,8 @@ end
 local heap, heads = {}, {}
 
 local function before(one, other)
-  if one.score == other.score then
-    if one.id == other.id then return other.skips and not one.skips end
-    return (one.id > other.id) ~= upward
-  end
-  return (one.score > other.score) ~= upward
+  if one.score == other.score and one.id == other.id then return other.skips and not one.skips end
+  return precedes(one.score, one.id, other.score, other.id)
 end
 
 local function push(stream)
@@ -193,29 +237,50 @@ end
 -- Most of hundreds of channels have nothing for the first page: Redis counts zero items faster than it lists them.
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
 local bound, known = nil, limit + 1
+local function begin(uid, key)
+  local stream = { uid = uid, key = key, next = 0, rows = {}, at = 1, block = block }
+  if user[3] and not only then
+    local apart = string.gsub(ARGV[9], '%*', uid)
+    stream.apart = redis.call('EXISTS', apart) == 1 and apart
+  end
+  if only_unread then
+    local of_unread = unread(uid)
+    local count = count_unread(of_unread)
+    if count == 0 then return end
+    local size = redis.call('ZCARD', key)
+    -- As many items as one probably looks at for a block of unread ones.
+    local examined = math.min(1000, math.ceil(block * size / count))
+    if count <= examined then
+      local rows, others = few_unread(key, unread_ids(of_unread))
+      stream.rows, stream.is_whole = stream.apart and shown(stream, rows) or rows, true
+      if upward and others then older = true end
+      push(stream)
+      return
+    end
+    stream.unread = count < size and of_unread
+    stream.block = examined
+  end
+  stream.filters = stream.apart or stream.unread
+  if ARGV[2] ~= '' then
+    local newer, stands = rank(key, ARGV[3], ARGV[4])
+    stream.next = newer + (upward and 0 or stands)
+    if upward and redis.call('ZCARD', key) > newer then
+      older = older or not stream.unread or has_unread_from(stream, newer)
+    end
+  end
+  push(stream)
+end
 for i, uid in ipairs(uids) do
   if i > known and ARGV[2] == '' then
     bound, known = needed(), 2 * known
   end
-  local key = walked(uid)
-  if not bound or redis.call('ZCOUNT', key, bound, '+inf') > 0 then
-    local stream = { uid = uid, key = key, next = 0, rows = {}, at = 1, block = block }
-    if user[3] then
-      local apart = string.gsub(ARGV[9], '%*', uid)
-      stream.apart = redis.call('EXISTS', apart) == 1 and apart
-    end
-    if ARGV[2] ~= '' then
-      local newer, stands = rank(key, ARGV[3], ARGV[4])
-      stream.next = newer + (upward and 0 or stands)
-      if upward and redis.call('ZCARD', key) > newer then older = true end
-    end
-    push(stream)
-  end
+  local key = posts(uid)
+  if not bound or redis.call('ZCOUNT', key, bound, '+inf') > 0 then begin(uid, key) end
 end
 
 -- Takes the next item of that channel: notes the channel's state for it, and advances the channel.
 local function take(row, stream)
-  if not row.open and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
+  if not row.open and (only_unread or is_unread(unread(stream.uid), row.id)) then
     row.uid, row.open = stream.uid, true
   end
   push(stream)
@@ -258,4 +323,5 @@ for i = 1, #picked do
 end
 local rows = table.concat(pairs_, ' ')
 local places = table.concat(homes, ' ')
+if only then names = { ARGV[10], only[1] } end
 return { '', names, older and 1 or 0, rows, states(ids, open), scope, places, waiting, own_names, resume }

@@ -38,6 +38,7 @@
 --       {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -144,7 +145,7 @@ local function fits(id)
     call('ZREM', posts, out)
     departs(out)
     changed(sets)
-    if call('ZREM', unread, out) == 0 then call('ZREM', sets.read, out) end
+    if drop_unread(unread, out) == 0 then call('ZREM', sets.read, out) end
     remember(sets, out, EVICTED)
   end
   return true
@@ -156,7 +157,7 @@ local function unite(id, duplicates)
     if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
       local read_at = time_of_reading(one)
       leave(sets, one, DUPLICATE)
-      if read_at and call('ZREM', unread, id) == 1 then call('ZADD', sets.read, read_at, id) end
+      if read_at and drop_unread(unread, id) == 1 then call('ZADD', sets.read, read_at, id) end
     end
   end
 end

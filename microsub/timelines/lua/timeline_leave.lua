@@ -16,6 +16,7 @@
 -- include: channels
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline

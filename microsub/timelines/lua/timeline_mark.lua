@@ -8,27 +8,58 @@
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread' or 'until'  9 now  10.. items:
 --       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
 -- reply {'id id …' whose state changed (in any channel), number of ids that were examined, the first ones, 1 if the
---       score of an item that has left is needed}, or -1: no such channel
+--       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or ''}, or -1: no such
+--       channel
 -- include: rank
 -- include: channels
 -- include: events
 -- include: reasons
 -- include: gone
+-- include: unread
+local MOST, MOST_EXAMINED = 1000, 10000
 local all = channels_named(ARGV[7])
 if not all then return -1 end
-local to_read, until_place, now, ids = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}
+
+-- The unread items from a place on, and the place at which to go on if there may be more. If they are few, all are looked
+-- at, else the channel's items in their order.
+local function unread_from(sets, id, score)
+  local found, count = {}, count_unread(sets.unread)
+  if count <= MOST then
+    local ids = count > 0 and unread_ids(sets.unread) or found
+    if id == '' or count == 0 then return ids, '' end
+    local first = tonumber(score)
+    for i, at in ipairs(redis.call('ZMSCORE', sets.posts, unpack(ids))) do
+      local here = at and tonumber(at)
+      if here and (here < first or (here == first and ids[i] <= id)) then found[#found + 1] = ids[i] end
+    end
+    return found, ''
+  end
+  local first, left = id == '' and 0 or rank(sets.posts, score, id), MOST_EXAMINED
+  while true do
+    local ids = redis.call('ZREVRANGE', sets.posts, first, first + MOST - 1)
+    if #ids == 0 then return found, '' end
+    for i, is_open in ipairs(are_unread(sets.unread, ids)) do
+      if is_open then found[#found + 1] = ids[i] end
+    end
+    first, left = first + #ids, left - #ids
+    if #found >= MOST or left <= 0 then
+      local last = ids[#ids]
+      return found, redis.call('ZSCORE', sets.posts, last) .. ' ' .. last
+    end
+  end
+end
+local to_read, until_place, now, ids, go_on = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}, ''
 if until_place then
   local sets, id, score = all[1], ARGV[10], ARGV[11]
   if id ~= '' and score == '' then
     score = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
-    if not score then return { '', 0, left_as(sets, id) and 1 or 0 } end
+    if not score then return { '', 0, left_as(sets, id) and 1 or 0, '' } end
   end
-  local first = id == '' and 0 or rank(sets.unread, score, id)
-  ids = redis.call('ZREVRANGE', sets.unread, first, first + 999)
+  ids, go_on = unread_from(sets, id, score)
 else
   for i = 10, 9 + share(all, #ARGV - 9) do ids[i - 9] = ARGV[i] end
 end
-if #ids == 0 then return { '', 0, 0 } end
+if #ids == 0 then return { '', 0, 0, go_on } end
 local known, marked = {}, {}
 
 local function note(id)
@@ -42,7 +73,7 @@ local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
 
 for _, sets in ipairs(all) do
   local hidden = until_place and {}
-  local shown = until_place and ids or among(to_read and sets.unread or sets.posts)
+  local shown = until_place and ids or (to_read and are_unread(sets.unread, ids) or among(sets.posts))
   local read = not to_read and among(sets.read)
   local out, into = {}, {}
   for i, id in ipairs(ids) do
@@ -64,9 +95,14 @@ for _, sets in ipairs(all) do
   end
   if #out > 0 then
     changed(sets)
-    redis.call('ZREM', to_read and sets.unread or sets.read, unpack(out))
-    redis.call('ZADD', to_read and sets.read or sets.unread, unpack(into))
+    if to_read then
+      drop_unread(sets.unread, unpack(out))
+      redis.call('ZADD', sets.read, unpack(into))
+    else
+      redis.call('ZREM', sets.read, unpack(out))
+      add_unread(sets.unread, into)
+    end
   end
 end
 note_changes(KEYS[2])
-return { table.concat(marked, ' '), #ids, 0 }
+return { table.concat(marked, ' '), #ids, 0, go_on }

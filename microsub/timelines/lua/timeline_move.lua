@@ -21,6 +21,7 @@
 -- include: channels
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline

@@ -9,6 +9,7 @@
 -- reply nothing
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -16,15 +17,15 @@ local sets = sets_at(1, ARGV[2])
 
 local function at(set, id) return redis.call('ZSCORE', sets[set], id) end
 
+-- The item is unread no longer, nor in these sets.
 local function drop(id, ...)
+  drop_unread(sets.unread, id)
   for _, set in ipairs({ ... }) do redis.call('ZREM', sets[set], id) end
 end
 
 local function shown(id, score)
-  local read = at('read', id) or at('hidden_read', id)
+  local read_at = at('read', id) or at('hidden_read', id) or (not is_unread(sets.unread, id) and ARGV[1])
   drop(id, 'hidden', 'hidden_read')
-  local read_at = read or (not at('unread', id) and ARGV[1])
-  if read_at then drop(id, 'unread') end
   show_state(sets, id, score, read_at)
 end
 
@@ -39,9 +40,9 @@ for i = 3, #ARGV do
   elseif at('hidden', id) then
     local read = at('read', id)
     if read then redis.call('ZADD', sets.hidden_read, 'NX', read, id) end
-    drop(id, 'unread', 'read')
+    drop(id, 'read')
   else
-    drop(id, 'unread', 'read', 'hidden_read')
+    drop(id, 'read', 'hidden_read')
   end
 end
 note_all(7, ARGV[1])

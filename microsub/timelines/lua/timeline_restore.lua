@@ -11,6 +11,7 @@
 -- include: active
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -23,7 +24,7 @@ local function stands(id)
 end
 
 local function note_read(id, read_at)
-  if redis.call('ZREM', sets.unread, id) == 1 then
+  if drop_unread(sets.unread, id) == 1 then
     redis.call('ZADD', sets.read, read_at, id)
     changed(sets)
   elseif redis.call('ZSCORE', sets.hidden, id) then

@@ -10,6 +10,7 @@
 -- reply {'id id …' that were added}; {'', count}: count items are there, so these are too many; or -1: no such user
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline

@@ -12,6 +12,7 @@
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -24,7 +25,7 @@ local moved = {}
 -- An item that is both unread and read is read.
 local function show_lost(id, score)
   local read_at = redis.call('ZSCORE', sets.read, id)
-  local known = read_at or redis.call('ZSCORE', sets.unread, id)
+  local known = read_at or is_unread(sets.unread, id)
   if not known or left_as(sets, id) then return false end
   take_out(sets, id)
   enter(sets, id, score, read_at, false)

@@ -10,6 +10,7 @@
 --       saved, how many channels were visited, or 0 if all were}. An item is unread if it is unread in any channel,
 --       and then such a channel is named.
 -- include: active
+-- include: unread
 local MOST_STEPS = 10000
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
@@ -39,7 +40,7 @@ for n = visited + 1, last do
     named = named + 1
     names[2 * named - 1] = uid
     names[2 * named] = redis.call('HGET', (string.gsub(ARGV[1], '%*', uid)), 'name')
-    local unread = redis.call('ZMSCORE', (string.gsub(ARGV[3], '%*', uid)), unpack(ids))
+    local unread = are_unread((string.gsub(ARGV[3], '%*', uid)), ids)
     for j = 1, #ids do
       local i = at[j]
       if places[i] == 0 or (unread[j] and flags[i] == '0') then places[i] = named end

@@ -11,6 +11,7 @@
 -- reply nothing
 -- include: reasons
 -- include: gone
+-- include: unread
 -- include: arrivals
 -- include: events
 -- include: timeline

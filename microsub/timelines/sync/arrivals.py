@@ -28,7 +28,6 @@ from microsub.timelines.timelinekeys import distinct
 
 ShownState = Literal["posts", "unread"]
 """Items that a channel shows: all, or the unread ones."""
-_SETS = {"posts": keys.posts, "unread": keys.unread}
 _CHUNK = 5000
 _PIECE, _SETS_AT_ONCE = 5000, 4
 """Members that one command reads of a set, and sets of one round trip, which keeps Redis busy for four milliseconds.
@@ -244,8 +243,14 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
 
     An item that a channel shows all the time is never missing, whatever enters and leaves meanwhile.
     """
-    key, ids = _SETS[state], dict[str, None]()
-    left = [(key(user, uid), "-inf", _PIECE) for uid in uids]
+    ids = dict[str, None]()
+    if state == "unread":
+        # In one piece, in which the engine keeps them, whether they are a set or, in data of layout 12, a sorted one.
+        whole: list[Command] = [("SORT", keys.unread(user, uid), "BY", "nosort") for uid in uids]
+        for several in batches(whole, _SETS_AT_ONCE):
+            ids.update(dict.fromkeys(one for reply in await redis.pipeline(several) for one in texts(reply)))
+        return await places_of(redis, user, list(ids))
+    left = [(keys.posts(user, uid), "-inf", _PIECE) for uid in uids]
     while left:
         some, left = left[:_SETS_AT_ONCE], left[_SETS_AT_ONCE:]
         pages: list[Command] = [
@@ -285,7 +290,21 @@ async def bare_arrivals(redis: Redis, user: str, query: ArrivalQuery) -> tuple[l
 
 async def in_channels(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str], state: ShownState) -> set[str]:
     """The given items that one of these channels shows in a state. One round trip."""
-    return await members_at(redis, [_SETS[state](user, uid) for uid in uids], ids)
+    if state == "posts":
+        return await members_at(redis, [keys.posts(user, uid) for uid in uids], ids)
+    return set[str]().union(*(await _unread_among(redis, user, uids, ids)))
+
+
+async def _unread_among(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str]) -> list[set[str]]:
+    """The given items that each of these channels shows as unread. One round trip."""
+    parts = [(at, some) for at in range(len(uids)) for some in batches(ids)]
+    asked = [("ZMSCORE", key(user, uids[at]), *some) for at, some in parts for key in (keys.posts, keys.read)]
+    replies = await redis.pipeline(asked)
+    found: list[set[str]] = [set() for _ in uids]
+    for (at, some), shown, read in zip(parts, replies[::2], replies[1::2], strict=True):
+        rows = zip(some, shown, read, strict=True)
+        found[at].update(item for item, stands, since in rows if stands is not None and since is None)
+    return found
 
 
 async def unread_after(
@@ -300,8 +319,7 @@ async def unread_after(
     places = {text(item): int(float(at)) for item, at in zip(came[0::2], came[1::2], strict=True)}
     if not places:
         return {}, []
-    replies = await redis.pipeline([("ZMSCORE", keys.unread(user, uid), *places) for uid in uids])
-    return places, [{item for item, at in zip(places, scores, strict=True) if at is not None} for scores in replies]
+    return places, await _unread_among(redis, user, uids, [*places])
 
 
 async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:

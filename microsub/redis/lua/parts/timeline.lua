@@ -1,5 +1,5 @@
 -- Changes of a channel's items: they arrive, leave, or change their state, by the rules of their user. Needs the parts
--- gone, arrivals and events.
+-- gone, unread, arrivals and events.
 
 -- sets_at(first, uid): a channel by its keys, which begin at KEYS[first]: posts, unread, read, hidden, hidden-read,
 -- gone.
@@ -13,7 +13,7 @@ local function show_state(sets, id, score, read_at)
   if read_at then
     redis.call('ZADD', sets.read, read_at, id)
   else
-    redis.call('ZADD', sets.unread, score, id)
+    add_unread(sets.unread, { score, id })
   end
 end
 
@@ -37,7 +37,7 @@ local function take_out(sets, id)
     departs(id)
     changed(sets)
   end
-  redis.call('ZREM', sets.unread, id)
+  drop_unread(sets.unread, id)
   redis.call('ZREM', sets.read, id)
   redis.call('ZREM', sets.hidden, id)
   redis.call('ZREM', sets.hidden_read, id)

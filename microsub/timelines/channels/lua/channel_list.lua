@@ -14,6 +14,7 @@
 --       channel
 -- include: active
 -- include: kept
+-- include: unread
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape', 'apart')
 if KEYS[3] then
@@ -26,9 +27,15 @@ end
 local before, after = string.match(ARGV[2], '^(.*)%*(.*)$')
 local uids, counts, sum, largest = redis.call('ZRANGE', KEYS[1], 0, -1), {}, 0, nil
 for i, uid in ipairs(uids) do
-  counts[i] = redis.call('ZCARD', before .. uid .. after)
+  counts[i] = count_unread(before .. uid .. after)
   sum = sum + counts[i]
   if not largest or counts[i] > counts[largest] then largest = i end
+end
+
+-- visit(uid, each): calls it with the channel's unread ids, at most 1,000 at once.
+local function visit(uid, each)
+  local ids = unread_ids(before .. uid .. after)
+  for first = 1, #ids, 1000 do each({ unpack(ids, first, math.min(#ids, first + 999)) }) end
 end
 
 -- The number of distinct unread ids. Those of the largest channel aren't read; it is only asked for those of the others.
@@ -37,13 +44,14 @@ local function distinct(most)
   if sum - counts[largest] > most then return -1 end
   local seen, twice, many = {}, 0, before .. uids[largest] .. after
   for i, uid in ipairs(uids) do
-    for first = 0, i == largest and -1 or counts[i] - 1, 1000 do
-      local ids = redis.call('ZRANGE', before .. uid .. after, first, first + 999)
-      local there = redis.call('ZMSCORE', many, unpack(ids))
-      for j = 1, #ids do
-        if there[j] or seen[ids[j]] then twice = twice + 1 end
-        seen[ids[j]] = true
-      end
+    if i ~= largest then
+      visit(uid, function(ids)
+        local there = are_unread(many, ids)
+        for j = 1, #ids do
+          if there[j] or seen[ids[j]] then twice = twice + 1 end
+          seen[ids[j]] = true
+        end
+      end)
     end
   end
   return sum - twice
@@ -53,17 +61,16 @@ end
 local function shown(most)
   if sum > most then return -2 end
   local seen, count = {}, 0
-  for i, uid in ipairs(uids) do
+  for _, uid in ipairs(uids) do
     local apart = string.gsub(ARGV[3], '%*', uid)
-    for first = 0, counts[i] - 1, 1000 do
-      local ids = redis.call('ZRANGE', before .. uid .. after, first, first + 999)
+    visit(uid, function(ids)
       local hidden = redis.call('SMISMEMBER', apart, unpack(ids))
       for j = 1, #ids do
         if hidden[j] == 0 and not seen[ids[j]] then
           seen[ids[j]], count = true, count + 1
         end
       end
-    end
+    end)
   end
   return count
 end

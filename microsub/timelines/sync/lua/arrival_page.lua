@@ -12,6 +12,7 @@
 --       of one digit per id, 1 if it is unread, is saved, is in the channel, and 1 if more follow}
 -- include: active
 -- include: kept
+-- include: unread
 local MOST_ASKED = 10000
 local uid, scope, waiting = ARGV[4], '', 0
 if KEYS[6] then
@@ -42,20 +43,29 @@ for i = 1, math.min(most, #rows / 2) do
 end
 if #ids == 0 then return { '', scope, waiting, '', '', '', '', 0 } end
 
--- One digit for each of the ids: 1 if one of these sorted sets contains it.
-local function digits(keys)
+-- How a kind of sets is read: the number of its members, all of them, and a value for each that is asked for.
+local of_unread = { count_unread, unread_ids, are_unread }
+local of_posts = {
+  function(key) return redis.call('ZCARD', key) end,
+  function(key) return redis.call('ZRANGE', key, 0, -1) end,
+  function(key, some) return redis.call('ZMSCORE', key, unpack(some)) end,
+}
+
+-- One digit for each of the ids: 1 if one of these sets contains it.
+local function digits(keys, kind)
+  local count, all, among = unpack(kind)
   local found, left = {}, ids
   for i = 1, #ids do found[i] = '0' end
   for _, key in ipairs(keys) do
-    local size = #left > 0 and redis.call('ZCARD', key) or 0
+    local size = #left > 0 and count(key) or 0
     if size > 0 and size < #left then
-      for _, id in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+      for _, id in ipairs(all(key)) do
         if at[id] then found[at[id]] = '1' end
       end
     elseif size > 0 then
       local further = {}
-      for i, score in ipairs(redis.call('ZMSCORE', key, unpack(left))) do
-        if score then found[at[left[i]]] = '1' else further[#further + 1] = left[i] end
+      for i, there in ipairs(among(key, left)) do
+        if there then found[at[left[i]]] = '1' else further[#further + 1] = left[i] end
       end
       left = further
     end
@@ -70,7 +80,7 @@ local function keys_of(key, of)
 end
 
 local stands = string.rep('1', #ids)
-if uid ~= 'global' or redis.call('EXISTS', KEYS[2]) == 1 then stands = digits(keys_of(posts, asked)) end
+if uid ~= 'global' or redis.call('EXISTS', KEYS[2]) == 1 then stands = digits(keys_of(posts, asked), of_posts) end
 local pairs_ = table.concat(rows, ' ', 1, 2 * #ids)
-local is_unread, is_saved = digits(keys_of(unread, asked)), digits({ KEYS[4] })
-return { '', scope, waiting, pairs_, is_unread, is_saved, stands, #rows > 2 * most and 1 or 0 }
+local open, saved = digits(keys_of(unread, asked), of_unread), digits({ KEYS[4] }, of_posts)
+return { '', scope, waiting, pairs_, open, saved, stands, #rows > 2 * most and 1 or 0 }

@@ -13,6 +13,7 @@
 --       for unread, '01…' 1 for saved, 1 if it says that the order of channels has changed}; then the existing channels
 --       among them {uid, name, style, unread}; and all uids in their order, if an entry is about it
 -- include: active
+-- include: unread
 local scope = scope_of(KEYS[4], ARGV[1])
 if not scope then return { 'token' } end
 if redis.call('HEXISTS', KEYS[3], 'disabled') == 1 then return { 'disabled' } end
@@ -27,7 +28,7 @@ local function note_head(uid)
   known[uid] = true
   local head = redis.call('HMGET', key(4, uid), 'name', 'removed', 'unread')
   if head[1] and not head[2] then
-    channels[#channels + 1] = { uid, head[1], head[3] or '', redis.call('ZCARD', key(6, uid)) }
+    channels[#channels + 1] = { uid, head[1], head[3] or '', count_unread(key(6, uid)) }
   end
 end
 
@@ -40,7 +41,7 @@ local function standing(uid, came, up_to)
   end
   if #ids == 0 then return '', '', '' end
   local posts = redis.call('ZMSCORE', key(5, uid), unpack(ids))
-  local states = redis.call('ZMSCORE', key(6, uid), unpack(ids))
+  local states = are_unread(key(6, uid), ids)
   local kept = redis.call('ZMSCORE', KEYS[6], unpack(ids))
   for i, id in ipairs(ids) do
     if posts[i] then
