@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -137,7 +137,7 @@ async def test_an_unread_id_takes_few_bytes(world: OneReader, number: int, most:
     assert await world.redis.command("MEMORY", "USAGE", keys.unread(ANN, "home")) / 5000 < most
 
 
-SPREADS = {
+SPREADS: dict[str, Callable[[random.Random, int], Iterable[int]]] = {
     "a few": lambda chance, size: chance.sample(range(1, size + 1), 9),
     "many": lambda chance, size: chance.sample(range(1, size + 1), size * 2 // 3),
     "the oldest": lambda _chance, size: range(1, size // 4),
@@ -177,7 +177,7 @@ async def walked(world: OneReader, uid: str, at: Cursor | None, *, upward: bool)
     """The ids of all pages of unread items from a place on, newest first."""
     found: list[str] = []
     while True:
-        query = PageQuery(limit=50, **{"before" if upward else "after": at}, view="unread")
+        query = PageQuery(limit=50, before=at if upward else None, after=None if upward else at, view="unread")
         page = await world.timelines.page(ANN, uid, query, NOW)
         found = [*page.ids, *found] if upward else [*found, *page.ids]
         assert all(not row.is_read for row in page.rows)

@@ -51,39 +51,6 @@ local function states(ids, open)
   return table.concat(found)
 end
 
-local function of_one(uid, name)
-  local key = posts(uid)
-  local rows, older
-  if upward then
-    local before = rank(key, ARGV[3], ARGV[4])
-    older = redis.call('ZCARD', key) > before
-    rows = before == 0 and {} or redis.call('ZREVRANGE', key, math.max(0, before - limit), before - 1, 'WITHSCORES')
-  else
-    local first = 0
-    if ARGV[2] == 'after' then
-      local before, stands = rank(key, ARGV[3], ARGV[4])
-      first = before + stands
-    end
-    rows = redis.call('ZREVRANGE', key, first, first + limit, 'WITHSCORES')
-    older = #rows > 2 * limit
-  end
-  local count = math.min(#rows / 2, limit)
-  local ids = {}
-  for i = 1, count do ids[i] = rows[2 * i - 1] end
-  local open = count > 0 and are_unread(unread(uid), ids)
-  local text = table.concat(rows, ' ', 1, 2 * count)
-  return { '', { uid, name }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names, '' }
-end
-
-local uids, only = { ARGV[10] }, nil
-if ARGV[10] == 'global' then
-  uids = redis.call('ZRANGE', KEYS[1], 0, -1)
-  if #uids == 0 then return { 'channel' } end
-else
-  only = redis.call('HMGET', channel(ARGV[10]), 'name', 'removed')
-  if not only[1] or only[2] then return { 'channel' } end
-  if not only_unread then return of_one(ARGV[10], only[1]) end
-end
 -- Most heads of channels at which one page may continue, and hidden posts that it may skip, so that a post in thousands
 -- of channels, or thousands of hidden posts, block Redis for only a few milliseconds: the page may then be shorter, and
 -- is marked as having more.
@@ -131,15 +98,27 @@ end
 
 -- Whether a channel has unread items from a place on; after some steps, whether it may have.
 local function has_unread_from(stream, first)
-  for block = 1, MOST_STEPS / 1000 do
-    local ids = redis.call('ZREVRANGE', stream.key, first, first + 100 * block - 1)
+  local last = first + MOST_STEPS
+  local block = 5
+  while first < last do
+    local ids = redis.call('ZREVRANGE', stream.key, first, first + block - 1)
     if #ids == 0 then return false end
     for _, is_open in ipairs(are_unread(stream.unread, ids)) do
       if is_open then return true end
     end
-    first = first + #ids
+    first, block = first + #ids, math.min(1000, 4 * block)
   end
   return true
+end
+
+-- The first rows in the other direction, up to the one that ends at `last`.
+local function turned(rows, last)
+  local found = {}
+  for i = last - 1, 1, -2 do
+    found[#found + 1] = rows[i]
+    found[#found + 1] = rows[i + 1]
+  end
+  return found
 end
 
 local function refill(stream)
@@ -155,12 +134,7 @@ local function refill(stream)
     local first = math.max(0, stream.next - block)
     rows = redis.call('ZREVRANGE', stream.key, first, stream.next - 1, 'WITHSCORES')
     stream.next = first
-    local turned = {}
-    for i = #rows - 1, 1, -2 do
-      turned[#turned + 1] = rows[i]
-      turned[#turned + 1] = rows[i + 1]
-    end
-    rows = turned
+    rows = turned(rows, #rows)
   else
     rows = redis.call('ZREVRANGE', stream.key, stream.next, stream.next + block - 1, 'WITHSCORES')
     stream.next = stream.next + #rows / 2
@@ -174,6 +148,94 @@ local function refill(stream)
   stream.skips = #stream.rows == 0 and #rows > 0
   if stream.skips then stream.rows = { rows[#rows - 1], rows[#rows] } end
 end
+
+-- A channel from the cursor on, of which `block` items are probably wanted; nil if none is. `hides`: without those of
+-- hidden feeds.
+local function begin(uid, key, block, hides)
+  local stream = { uid = uid, key = key, next = 0, rows = {}, at = 1, block = block }
+  if hides then
+    local apart = string.gsub(ARGV[9], '%*', uid)
+    stream.apart = redis.call('EXISTS', apart) == 1 and apart
+  end
+  if only_unread then
+    local of_unread = unread(uid)
+    local count = count_unread(of_unread)
+    if count == 0 then return nil end
+    local size = redis.call('ZCARD', key)
+    -- As many items as one probably looks at for a block of unread ones.
+    local examined = math.min(1000, math.ceil(block * size / count))
+    if count <= examined then
+      local rows, others = few_unread(key, unread_ids(of_unread))
+      stream.rows, stream.is_whole = stream.apart and shown(stream, rows) or rows, true
+      if upward and others then older = true end
+      return stream
+    end
+    stream.unread = count < size and of_unread
+    stream.block = examined
+  end
+  stream.filters = stream.apart or stream.unread
+  if ARGV[2] ~= '' then
+    local newer, stands = rank(key, ARGV[3], ARGV[4])
+    stream.next = newer + (upward and 0 or stands)
+    if upward and redis.call('ZCARD', key) > newer then
+      older = older or not stream.unread or has_unread_from(stream, newer)
+    end
+  end
+  return stream
+end
+
+-- The rows of one channel next to the cursor, nearest first, at least one more than the limit if there are more; and the
+-- place at which to go on, if so many others were examined that these are not all.
+local function unread_rows(uid, key)
+  local stream, rows = begin(uid, key, math.ceil(1.2 * limit) + 1, false), {}
+  if not stream or stream.is_whole then return stream and stream.rows or rows, '' end
+  repeat
+    refill(stream)
+    local found = stream.skips and {} or stream.rows
+    for i = 1, #found do rows[#rows + 1] = found[i] end
+    if steps > MOST_STEPS and #rows <= 2 * limit then
+      older = older or not upward
+      return rows, stream.skips and stream.rows[2] .. ' ' .. stream.rows[1] or ''
+    end
+  until #rows > 2 * limit or #stream.rows == 0
+  return rows, ''
+end
+
+local function of_one(uid, name)
+  local key, resume = posts(uid), ''
+  local rows
+  if only_unread then
+    rows, resume = unread_rows(uid, key)
+    older = older or (not upward and #rows > 2 * limit)
+    if upward then rows = turned(rows, math.min(#rows, 2 * limit)) end
+  elseif upward then
+    local before = rank(key, ARGV[3], ARGV[4])
+    older = redis.call('ZCARD', key) > before
+    rows = before == 0 and {} or redis.call('ZREVRANGE', key, math.max(0, before - limit), before - 1, 'WITHSCORES')
+  else
+    local first = 0
+    if ARGV[2] == 'after' then
+      local before, stands = rank(key, ARGV[3], ARGV[4])
+      first = before + stands
+    end
+    rows = redis.call('ZREVRANGE', key, first, first + limit, 'WITHSCORES')
+    older = #rows > 2 * limit
+  end
+  local count = math.min(#rows / 2, limit)
+  local ids = {}
+  for i = 1, count do ids[i] = rows[2 * i - 1] end
+  local open = only_unread and ids or (count > 0 and are_unread(unread(uid), ids))
+  local text = table.concat(rows, ' ', 1, 2 * count)
+  return { '', { uid, name }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names, resume }
+end
+
+if ARGV[10] ~= 'global' then
+  local head = redis.call('HMGET', channel(ARGV[10]), 'name', 'removed')
+  if not head[1] or head[2] then return { 'channel' } end
+  return of_one(ARGV[10], head[1])
+end
+local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+if #uids == 0 then return { 'channel' } end
 
 -- The channels as a heap by their next item: none comes before the one at half its index. If several channels have the
 -- same next item, the first is in the heap and the others are in its `also`. A channel whose block is hidden as a whole
@@ -237,45 +299,15 @@ end
 -- Most of hundreds of channels have nothing for the first page: Redis counts zero items faster than it lists them.
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
 local bound, known = nil, limit + 1
-local function begin(uid, key)
-  local stream = { uid = uid, key = key, next = 0, rows = {}, at = 1, block = block }
-  if user[3] and not only then
-    local apart = string.gsub(ARGV[9], '%*', uid)
-    stream.apart = redis.call('EXISTS', apart) == 1 and apart
-  end
-  if only_unread then
-    local of_unread = unread(uid)
-    local count = count_unread(of_unread)
-    if count == 0 then return end
-    local size = redis.call('ZCARD', key)
-    -- As many items as one probably looks at for a block of unread ones.
-    local examined = math.min(1000, math.ceil(block * size / count))
-    if count <= examined then
-      local rows, others = few_unread(key, unread_ids(of_unread))
-      stream.rows, stream.is_whole = stream.apart and shown(stream, rows) or rows, true
-      if upward and others then older = true end
-      push(stream)
-      return
-    end
-    stream.unread = count < size and of_unread
-    stream.block = examined
-  end
-  stream.filters = stream.apart or stream.unread
-  if ARGV[2] ~= '' then
-    local newer, stands = rank(key, ARGV[3], ARGV[4])
-    stream.next = newer + (upward and 0 or stands)
-    if upward and redis.call('ZCARD', key) > newer then
-      older = older or not stream.unread or has_unread_from(stream, newer)
-    end
-  end
-  push(stream)
-end
 for i, uid in ipairs(uids) do
   if i > known and ARGV[2] == '' then
     bound, known = needed(), 2 * known
   end
   local key = posts(uid)
-  if not bound or redis.call('ZCOUNT', key, bound, '+inf') > 0 then begin(uid, key) end
+  if not bound or redis.call('ZCOUNT', key, bound, '+inf') > 0 then
+    local stream = begin(uid, key, block, user[3])
+    if stream then push(stream) end
+  end
 end
 
 -- Takes the next item of that channel: notes the channel's state for it, and advances the channel.
@@ -323,5 +355,4 @@ for i = 1, #picked do
 end
 local rows = table.concat(pairs_, ' ')
 local places = table.concat(homes, ' ')
-if only then names = { ARGV[10], only[1] } end
 return { '', names, older and 1 or 0, rows, states(ids, open), scope, places, waiting, own_names, resume }
