@@ -23,17 +23,18 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields, reading
 
-_INSTANCE = "instance"
+_INSTANCE, _LOOKS = "instance", "looks"
 _USER = "user:"
 _NOTHING_SET = UserSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class AllSettings:
-    """The settings of the instance, and of users by name."""
+    """The settings of the instance, and of users by name; `looks`: `name` and `color` that an admin chose on a page."""
 
     instance: InstanceSettings = field(default_factory=InstanceSettings)
     users: Mapping[str, UserSettings] = field(default_factory=dict)
+    looks: Mapping[str, str] = field(default_factory=dict)
 
     def of_user(self, name: str) -> UserSettings:
         """The settings that a user has of their own."""
@@ -66,11 +67,16 @@ class DeclaredSettings:
                 with reading(f"{keys.settings()} {name}"):
                     users[name.removeprefix(_USER)] = decode(UserSettings, orjson.loads(value))
         with reading(f"{keys.settings()} {_INSTANCE}"):
-            return AllSettings(decode(InstanceSettings, orjson.loads(found.get(_INSTANCE, b"{}"))), users)
+            instance = decode(InstanceSettings, orjson.loads(found.get(_INSTANCE, b"{}")))
+            return AllSettings(instance, users, orjson.loads(found.get(_LOOKS, b"{}")))
 
     async def set_instance(self, settings: InstanceSettings) -> None:
         """Store the instance's settings."""
         await self._redis.command("HSET", keys.settings(), _INSTANCE, orjson.dumps(encode(settings)))
+
+    async def set_looks(self, looks: Mapping[str, str]) -> None:
+        """Store `name` and `color` of the instance, as an admin chose them on a page."""
+        await self._redis.command("HSET", keys.settings(), _LOOKS, orjson.dumps(looks))
 
     async def set_user(self, user: str, settings: UserSettings) -> None:
         """Store the settings of a user."""

@@ -47,6 +47,7 @@ URL = "an http or https URL, such as https://blog.example/feed.xml"
 _HTTP = r"^([Hh][Tt][Tt][Pp][Ss]?://[^\s]+|.*\$\{.*)$"
 _DOMAIN = "a domain of two or more parts, such as example.org, which includes its subdomains"
 LANGUAGE = r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}$"
+COLOR = r"^#[0-9A-Fa-f]{6}$"
 NAME = "1 to 64 letters, digits, '_' or '-'"
 
 
@@ -74,6 +75,10 @@ def _unprintable(text: str) -> str | None:
     return "" if unprintable(" ".join(text.split())) else blank(text)
 
 
+def _no_color(text: str) -> str | None:
+    return None if re.fullmatch(COLOR, text) else ""
+
+
 def _no_query(text: str) -> str | None:
     try:
         parsed(text, time.time())
@@ -90,6 +95,8 @@ Title = Annotated[str, Fits(blank, "text that isn't blank", r"\S", 200)]
 Text = Annotated[str, Fits(blank, "text that isn't blank", r"\S", 2000)]
 Picture = Annotated[str, Fits(_no_url, "an http or https URL", _HTTP, MAX_URL)]
 Language = Annotated[str, Fits(_no_language, "a language tag such as en or pt-BR", LANGUAGE, 35)]
+InstanceName = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 40)]
+Color = Annotated[str, Fits(_no_color, "a colour such as #0b57a4", COLOR, 7)]
 SourceTitle = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 200)]
 Query = Annotated[str, Fits(_no_query, "a search in the syntax of `action=search`", r"\S", 10_000)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
@@ -486,6 +493,14 @@ class UserConfig:
 class InstanceSettings(ChannelSettings):
     """Settings for everybody, which users and channels can override."""
 
+    name: Maybe[InstanceName] = declared(
+        "The name of this server at the top of its pages, in titles and as an installed app. Without it, the one that "
+        "an admin gives on the page *Name and colour*."
+    )
+    color: Maybe[Color] = declared(
+        "The colour of links and buttons. Where text in it would have a contrast below 4.5 to 1, it is darker on light "
+        "pages and lighter on dark ones. Without it, the one of the page *Name and colour*."
+    )
     keep_per_feed: int = number(
         "How many of a feed's newest posts stay in the store for new followers, even if no timeline has them. 0: all.",
         300,

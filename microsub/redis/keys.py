@@ -134,8 +134,8 @@ Permanent. `accounts.store`.
 """
 
 settings = key("config:settings")
-"""Hash: the declared settings as JSON: `instance`, and `user:<name>` for one user. Permanent. `backend_file.store`;
-read by all services.
+"""Hash: the declared settings as JSON: `instance`, and `user:<name>` for one user; `looks` (name and colour that an
+admin chose on a page). Permanent. `configuration.effective`; read by all services.
 """
 
 probe = key_of("probe:<number>")

@@ -59,6 +59,7 @@ from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import preview
 from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
+from microsub.reader.looks import InstanceLooks
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading import searches
 from microsub.reader.reading.actions import MarkForms
@@ -139,14 +140,15 @@ def create_app(
     `monitors` are the clients that may read metrics, by default this machine; `starters` are feeds for new users.
     """
     folders = (IDENTITY_FOLDER, *READER_FOLDERS)
-    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION)
+    looks = InstanceLooks(parts.stores.declared, parts.stores.effective.everything)
+    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now)
     routes = [
         *_monitoring_routes(parts, monitors or Monitors()),
         *_program_routes(parts, site),
         static_route(site.pages),
         *_identity_routes(parts, site),
         *installed.routes(site),
-        *_reader_routes(parts, site, starters),
+        *_reader_routes(parts, site, starters, looks),
     ]
     return Application(_microsub_endpoint(parts), routes, site)
 
@@ -292,7 +294,9 @@ def waiting_app(reason: str, monitors: Monitors) -> Starlette:
     return Starlette(routes=[Route("/health", health(check, monitors)), everything])
 
 
-def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
+def _reader_routes(
+    parts: WebParts, site: PageSite, starters: Sequence[StarterFeed], looks: InstanceLooks
+) -> list[Route]:
     """The pages of the web interface."""
     stores = parts.stores
     links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
@@ -378,6 +382,8 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[StarterFe
             credentials=parts.local.credentials,
             applied=stores.applied,
             backend=parts.backend,
+            looks=looks,
+            changed=stores.effective.forget,
         ),
         *filters.routes(reader, stores.channels, parts.reading, undo, read_state),
         *menu.routes(reader),

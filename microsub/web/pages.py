@@ -27,6 +27,7 @@ from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import sha256_hex
 from microsub.base.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
 from microsub.base.texts import SentenceTable, translated
+from microsub.web.looks import Looks, sheet_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,6 +37,8 @@ FOLDER = Path(__file__).parent
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 """The languages of pages with their own names; the first is the language of the code."""
 DEFAULT_LANGUAGE = "en"
+LOOKS = "looks"
+"""The folder of style sheets that are made from a colour."""
 
 _KINDS = {
     ".css": "text/css; charset=utf-8",
@@ -84,6 +87,10 @@ class Templates:
         """The address of a file in `static/`, which changes with the file. KeyError is a bug."""
         return f"{self._prefix}/static/{self.marks[name]}/{name}"
 
+    def sheet(self, looks: Looks) -> str:
+        """The address of the style sheet with the instance's colour; empty if it has the usual one."""
+        return f"{self._prefix}/static/{LOOKS}/{looks.sheet}" if looks.sheet else ""
+
     def translated(self, text: object, language: str) -> str:
         """A text of the program in that language, or unchanged without a translation."""
         known = _sentences().found(text) if isinstance(text, str) else text
@@ -103,7 +110,8 @@ class Templates:
         made = web.environment_of([folder / "templates" for folder in self._folders])
         texts = self.texts(language)
         made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
-        made.globals.update(href=self.href, static=self.static, version=__version__, language=language, **self._values)
+        made.globals.update(href=self.href, static=self.static, sheet=self.sheet)
+        made.globals.update(version=__version__, language=language, **self._values)
         made.filters.update(
             moment=lambda seconds: _time_element(seconds, "%Y-%m-%dT%H:%M:%SZ", moment(seconds, texts.gettext)),
             day=lambda seconds: _time_element(seconds, "%Y-%m-%d", day(seconds, texts.gettext)),
@@ -190,10 +198,13 @@ def static_route(templates: Templates) -> Route:
 
     async def static(request: Request) -> Response:
         name, mark = request.path_params["file"], request.path_params["mark"]
-        if name not in templates.files:
+        if mark == LOOKS and (sheet := sheet_of(name)) is not None:
+            body, kind, is_current = sheet, _KINDS[".css"], True
+        elif name in templates.files:
+            body, kind = templates.files[name]
+            is_current = mark == templates.marks[name]
+        else:
             raise HTTPException(404)
-        body, kind = templates.files[name]
-        is_current = mark == templates.marks[name]
         keep = f"public, max-age={_YEAR}, immutable" if is_current else "no-cache"
         return Response(
             body, headers={"cache-control": keep, "content-type": kind, "x-content-type-options": "nosniff"}

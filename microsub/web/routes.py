@@ -92,6 +92,7 @@ def public(site: PageSite, path: str, handler: Handler) -> Route:
 
     async def endpoint(request: Request) -> Response:
         visit = PageVisit(site, request)
+        visit.looks = await site.looks()
         try:
             return await handler(visit)
         except MicrosubError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -30,6 +30,7 @@ from microsub.web.cookies import CookieName, PageCookies
 from microsub.web.display import Display
 from microsub.web.forms import FIELD, SentForm, check_form, form_token, read_upload
 from microsub.web.headers import PublicAddress, client_address, page_headers
+from microsub.web.looks import Looks
 from microsub.web.pages import FOLDER, Templates, preferred_language
 
 _FRESH_FOR = CONFIRMATION // 60
@@ -47,6 +48,11 @@ class NavigationLink:
     path: str
     text: str
     for_admins: bool = False
+
+
+async def usual_looks() -> Looks:
+    """The looks of an instance without a choice."""
+    return Looks()
 
 
 class PageSessions(Protocol):
@@ -70,6 +76,7 @@ class PageSite:
     clock: Callable[[], float]
     address: PublicAddress
     pages: Templates
+    looks: Callable[[], Awaitable[Looks]] = usual_looks
     turns: KeyedLocks = field(default_factory=KeyedLocks)
     at_once: KeyedLocks = field(default_factory=partial(KeyedLocks, PAGES_AT_ONCE))
 
@@ -81,15 +88,16 @@ class PageSite:
         base_url: str | None,
         folders: Sequence[Path] = (),
         navigation: Sequence[NavigationLink] = (),
+        looks: Callable[[], Awaitable[Looks]] = usual_looks,
     ) -> PageSite:
         """The site for an application with the public address `base_url`.
 
-        `folders` are those of further features with pages, see `web.pages`.
+        `folders` are those of further features with pages, see `web.pages`; `looks` returns name and colour.
         """
         address = PublicAddress(base_url)
         values = {"fresh_for": _FRESH_FOR, "navigation": navigation}
         pages = Templates([FOLDER, *folders], address.prefix, **values)
-        return cls(sessions, clock, address, pages)
+        return cls(sessions, clock, address, pages, looks)
 
 
 class SignInNeeded(Unauthorized):
@@ -139,6 +147,7 @@ class PageVisit:
         self.request = request
         self.now = site.clock()
         self.session: SignedIn | None = None
+        self.looks = Looks()
         self.form = SentForm()
         self.problem: RequestError | None = None
         """The problem with the form, otherwise with the shown page."""
@@ -215,11 +224,12 @@ class PageVisit:
         self._new[name] = value
 
     async def look(self) -> None:
-        """Look up the session."""
+        """Look up the session, and the name and colour of the instance."""
         cookie = self.cookie("session")
         if not cookie:
+            self.looks = await self.site.looks()
             return
-        self.session = await self.site.sessions.find(cookie, self.now)
+        self.looks, self.session = await asyncio.gather(self.site.looks(), self.site.sessions.find(cookie, self.now))
         if self.session is None:
             self._new["session"] = None
         elif self.session.cookie is not None:
@@ -282,7 +292,7 @@ class PageVisit:
             status = 403 if isinstance(problem, NotRecognised) else problem.status
         given = {
             **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
-            **{"display": self.display, "path": self.request.url.path, **values},
+            **{"display": self.display, "looks": self.looks, "path": self.request.url.path, **values},
         }
         headers = dict(page_headers(form_to=form_to, images=images, media=media))
         if isinstance(problem, TooManyRequests):

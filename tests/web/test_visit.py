@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from microsub.model.session import SignedIn
 from microsub.web.display import Display
+from microsub.web.looks import Looks
 from microsub.web.routes import page
 from microsub.web.visit import PageSite, PageVisit
 from tests.support.visitor import SESSION, Visitor
@@ -88,6 +89,6 @@ async def test_a_browser_without_a_session_keeps_none(ann: Visitor) -> None:
 def test_values_are_escaped(site: PageSite) -> None:
     """Markup in a name is shown as text."""
     values = {"title": "<b>", "text": "<script>x</script>", "kind": "done", "session": None, "path": "/"}
-    text = site.pages.render("message.html", {**values, "display": Display()})
+    text = site.pages.render("message.html", {**values, "display": Display(), "looks": Looks()})
     assert "<script>x" not in text
     assert "&lt;b&gt;" in text

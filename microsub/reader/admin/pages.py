@@ -29,6 +29,8 @@ from microsub.configuration.effective import Status
 from microsub.configuration.model import encode
 from microsub.feeds import FeedCondition, Feeds
 from microsub.polling import PollOnRequest
+from microsub.reader.admin import looks as looks_pages
+from microsub.reader.looks import InstanceLooks
 from microsub.reader.places import ITEM_ID
 from microsub.search import PostSearch
 from microsub.web.pages import N_
@@ -58,6 +60,7 @@ SECTIONS: Mapping[str, str] = {
     f"{ADMIN}/letters": N_("Dead letters"),
     f"{ADMIN}/hubs": N_("Hubs"),
     f"{ADMIN}/users": N_("Users"),
+    f"{ADMIN}/looks": N_("Name and colour"),
     f"{ADMIN}/configuration": N_("Configuration"),
 }
 
@@ -79,10 +82,13 @@ def routes(
     credentials: LocalCredentials,
     applied: Applied,
     backend: Callable[[], Status],
+    looks: InstanceLooks,
+    changed: Callable[[], None],
 ) -> list[Route]:
     """The routes of this module.
 
-    `retry` puts dead letters back, and returns failures as text; `backend` returns the state of backend.json.
+    `retry` puts dead letters back, and returns failures as text; `backend` returns the state of backend.json;
+    `changed` is called after a change of settings.
     """
     admins = partial(_admins, quotas)
     feed_path, feed, letters = f"{ADMIN}/feeds/{{id}}", partial(_feed, feeds), f"{ADMIN}/letters"
@@ -96,6 +102,7 @@ def routes(
         form(site, f"{letters}/drop", admins(partial(_drop, dead))),
         page(site, f"{ADMIN}/hubs", admins(partial(_hubs, survey, hubs))),
         page(site, f"{ADMIN}/users", admins(partial(_users, accounts, activity, credentials))),
+        *looks_pages.routes(site, f"{ADMIN}/looks", admins, SECTIONS, looks, changed),
         page(site, f"{ADMIN}/configuration", admins(partial(_configuration, applied, backend))),
     ]
 

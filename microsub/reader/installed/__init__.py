@@ -9,8 +9,10 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.base.digests import sha256_hex
 from microsub.reader.follow.pages import FOLLOW
 from microsub.web.headers import page_headers
+from microsub.web.looks import NAME
 from microsub.web.routes import page
 from microsub.web.types import FORM
 from microsub.web.visit import PageSite, PageVisit
@@ -34,13 +36,13 @@ async def _manifest(visit: PageVisit) -> Response:
     href = visit.site.pages.href
     manifest = {
         "id": href("/"),
-        "name": "Microsub server",
-        "short_name": "Microsub",
+        "name": visit.looks.name,
+        "short_name": "Microsub" if visit.looks.name == NAME else visit.looks.name,
         "start_url": href("/"),
         "scope": href("/"),
         "display": "standalone",
         "background_color": "#fdfdfb",
-        "theme_color": "#0b57a4",
+        "theme_color": visit.looks.light,
         "icons": [
             {"src": visit.site.pages.static("icon.svg"), "sizes": "any", "type": "image/svg+xml"},
             {"src": visit.site.pages.static("icon-180.png"), "sizes": "180x180", "type": "image/png"},
@@ -59,9 +61,10 @@ async def _worker(visit: PageVisit) -> Response:
     """The service worker, for all addresses; `SHELL` lists what it stores."""
     pages = visit.site.pages
     offline = pages.href(OFFLINE)
-    files = [offline, pages.static("pages.css"), pages.static("icon.svg")]
+    sheet = pages.sheet(visit.looks)
+    files = [offline, pages.static("pages.css"), pages.static("icon.svg"), *([sheet] if sheet else [])]
     own = f"shell of {pages.href('/')} "
-    name = f"{own}{pages.marks['worker.js']}{pages.marks['pages.css']}"
+    name = f"{own}{pages.marks['worker.js']}{pages.marks['pages.css']}{sha256_hex(f'{visit.looks}')[:8]}"
     shell = {"own": own, "name": name, "page": offline, "files": files}
     shell |= {"home": pages.href("/"), "icon": pages.static("icon.svg")}
     script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"][0]

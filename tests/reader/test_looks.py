@@ -1,0 +1,113 @@
+"""The name and the colour of the instance, which an admin chooses on a page or in backend.json."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.configuration.model import InstanceSettings
+from microsub.reader.looks import InstanceLooks
+from tests.reader.conftest import ADDRESS, ReadingVisitor
+from tests.support.visitor import Shown, Visitor
+
+PATH = "/admin/looks"
+
+
+@pytest.fixture
+async def admin(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> ReadingVisitor:
+    """Ann as an admin, of a server whose pages read the looks each time."""
+    monkeypatch.setattr("microsub.reader.looks.KEPT", 0.0)
+    await ann.server.accounts.set_admin("ann", True)
+    return ann
+
+
+async def choose(admin: ReadingVisitor, **chosen: str) -> Shown:
+    sent = await admin.browser.submit(await admin.get(PATH), PATH, **chosen)
+    return await admin.get(sent.location) if sent.location else sent
+
+
+def sheets(page: Shown) -> list[str]:
+    return [
+        href for node in page.tree.css("link[rel=stylesheet]") if "looks" in (href := node.attributes["href"] or "")
+    ]
+
+
+async def test_name_and_colour_are_on_all_pages(admin: ReadingVisitor) -> None:
+    """In head and title, before the sign-in, in the app's manifest, and where errors are shown."""
+    page = await choose(admin, name="Harbour <b>", color="#FFEE00")
+    assert "#ffee00 is too light for text there." in page.text
+    assert "is too dark" not in page.text
+    stranger = Visitor(admin.server.app, ADDRESS)
+    for browser, first in ((admin.browser, "/account"), (stranger, "/sign-in")):
+        for path in (first, "/", "/display", "/check", "/nothing/here"):
+            shown = await browser.get(path, accept="text/html")
+            assert shown.tree.css_first("title").text().endswith(" – Harbour <b>"), path
+            assert shown.tree.css_first(".home").text() == "Harbour <b>"
+            assert sheets(shown) == ["/static/looks/ffee00.css"], path
+    reply = (await stranger.get(sheets(page)[0])).response
+    assert (reply.headers["content-type"], "immutable" in reply.headers["cache-control"]) == (
+        "text/css; charset=utf-8",
+        True,
+    )
+    manifest = (await stranger.get("/app.webmanifest")).response.json()
+    assert (manifest["name"], manifest["short_name"], manifest["theme_color"]) == (
+        "Harbour <b>",
+        "Harbour <b>",
+        "#787000",
+    )
+    assert "/static/looks/ffee00.css" in (await stranger.get("/service-worker.js")).response.text
+
+
+async def test_the_usual_looks_can_be_chosen_again(admin: ReadingVisitor) -> None:
+    """Then no style sheet is loaded for the colour."""
+    await choose(admin, name="Harbour", color="#123456")
+    await choose(admin, name="", usual="yes")
+    shown = await admin.get("/")
+    assert shown.tree.css_first(".home").text() == "Microsub server"
+    assert sheets(shown) == []
+    assert (await admin.get("/app.webmanifest")).response.json()["theme_color"] == "#0b57a4"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"color": "red"}, "six digits"),
+        ({"color": "#12345g"}, "six digits"),
+        ({"color": "#0b57a4;}"}, "six digits"),
+        ({"name": "x" * 41}, "more than 40 characters"),
+    ],
+)
+async def test_other_looks_are_refused(admin: ReadingVisitor, chosen: dict[str, str], said: str) -> None:
+    """With the reason on the page; nothing changes."""
+    refused = await choose(admin, **chosen)
+    assert (refused.status, said in refused.text) == (400, True)
+    assert (await admin.get("/")).tree.css_first(".home").text() == "Microsub server"
+
+
+async def test_a_name_is_one_printable_line(admin: ReadingVisitor) -> None:
+    """Marks that turn text around are left out."""
+    await choose(admin, name=" Har\nbour \u202e")
+    assert (await admin.get("/")).tree.css_first(".home").text() == "Har bour"
+
+
+async def test_backend_json_comes_first(admin: ReadingVisitor) -> None:
+    """The page says so, and lets nobody change it in vain."""
+    await choose(admin, name="Page", color="#123456")
+    await admin.server.declared.set_instance(InstanceSettings(name="File"))
+    page = await admin.get(PATH)
+    assert page.tree.css_first(".home").text() == "File"
+    assert sheets(page) == ["/static/looks/123456.css"]
+    assert "disabled" in page.tree.css_first("#name").attributes
+    assert "disabled" not in page.tree.css_first("#color").attributes
+    assert "settings.name" in page.text
+    await admin.server.declared.set_instance(InstanceSettings(color="#ABCDEF"))
+    page = await admin.get(PATH)
+    assert (page.tree.css_first(".home").text(), sheets(page)) == ("Page", ["/static/looks/abcdef.css"])
+    assert "disabled" in page.tree.css_first("#color").attributes
+
+
+async def test_only_admins_choose(ann: ReadingVisitor) -> None:
+    """For others there is no such page."""
+    assert (await ann.get(PATH)).status == 404
+    assert (await ann.browser.post(PATH, {"name": "Mine"})).status in {403, 404}
+    looks = InstanceLooks(ann.server.declared, ann.server.effective.everything)
+    assert (await looks.now()).name == "Microsub server"
