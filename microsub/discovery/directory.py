@@ -16,6 +16,7 @@ from microsub.base.plaintext import normalised
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds import FeedRecord, Feeds, is_public
+from microsub.formats.feed_links.links import FeedLink
 
 FRESH_SECONDS = 300.0
 """How long a process caches the list: a search by words may be that much out of date."""
@@ -33,16 +34,11 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFeed:
+class ListedFeed(FeedLink):
     """A feed in the directory; `text` is its searched text, folded."""
 
-    url: str
-    title: str
-    photo: str | None
-    description: str | None
-    format: str | None
-    followers: int
-    text: str
+    followers: int = 0
+    text: str = ""
 
 
 class Directory:
@@ -57,23 +53,23 @@ class Directory:
 
     async def titles(self, urls: Iterable[str], now: float) -> dict[str, str]:
         """The titles, given by the feeds or by the admin, of the public feeds among `urls`."""
-        listed = {feed.url: feed.title for feed in await self._all(now) if feed.title != feed.url}
+        listed = {feed.url: feed.title for feed in await self._all(now) if feed.title and feed.title != feed.url}
         return {url: listed[known] for url in urls if (known := canonical_feed_url(url)) in listed}
 
-    async def find(self, words: str, now: float) -> list[ListedFeed]:
+    async def find(self, words: str, now: float) -> list[FeedLink]:
         """The feeds that contain all words, most followed first."""
         wanted = list(dict.fromkeys(fold(words).split()))[:MOST_WORDS]
         if not wanted:
             return []
         listed = await self._all(now)
         found = await asyncio.to_thread(lambda: [feed for feed in listed if all(word in feed.text for word in wanted)])
-        return sorted(found, key=lambda feed: (-feed.followers, feed.title))[:MAX_RESULTS]
+        return [*sorted(found, key=lambda feed: (-feed.followers, feed.title or ""))[:MAX_RESULTS]]
 
-    async def written(self, urls: Iterable[str]) -> list[ListedFeed]:
+    async def written(self, urls: Iterable[str]) -> list[FeedLink]:
         """The feeds at exactly these URLs that only programs write: the web doesn't have them."""
         ids = await self._feeds.find_many(urls)
         records = await self._feeds.get_many(ids.values()) if ids else {}
-        return [replace(_listed(one, None, 0), format=WRITTEN) for one in records.values() if one.is_written]
+        return [replace(_listed(one), format=WRITTEN) for one in records.values() if one.is_written]
 
     async def _all(self, now: float) -> tuple[ListedFeed, ...]:
         async with self._reading:
@@ -85,7 +81,7 @@ class Directory:
     async def _read(self) -> tuple[ListedFeed, ...]:
         declared = {canonical_feed_url(feed.url): feed.name for feed in (await self._settings()).public_feeds}
         found: dict[str, ListedFeed] = {
-            url: _listed(FeedRecord("", url), declared[url], 0) for url in declared if is_public(url)
+            url: _listed(FeedRecord("", url), declared[url]) for url in declared if is_public(url)
         }
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
@@ -112,7 +108,7 @@ def fold(text: str) -> str:
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
-def _listed(record: FeedRecord, name: str | None, followers: int) -> ListedFeed:
+def _listed(record: FeedRecord, name: str | None = None, followers: int = 0) -> ListedFeed:
     title = name or record.title or record.url
     text = fold(" ".join(filter(None, (title, record.title, record.description, record.url, record.home))))
-    return ListedFeed(record.url, title, record.photo, record.description, record.format, followers, text)
+    return ListedFeed(record.url, record.format or "", title, record.photo, record.description, followers, text)

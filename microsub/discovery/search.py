@@ -21,7 +21,7 @@ from microsub.base.digests import sha256_hex
 from microsub.base.errors import InvalidRequest, ParseError, ParserUnavailable, ParsingStopped, TooManyRequests
 from microsub.base.rate_limits import FixedWindow
 from microsub.base.urls import mask_credentials, with_credentials_of
-from microsub.discovery.directory import Directory, ListedFeed
+from microsub.discovery.directory import Directory
 from microsub.discovery.entered import name_of
 from microsub.discovery.queries import MAX_QUERY, PROFILE_IN, addresses, is_account, is_unusable_url
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, who_asks
@@ -144,7 +144,7 @@ class Search:
         found = _Discovered()
         places = addresses(query)
         if written := await self._directory.written(places):
-            return SearchAnswer([_link(feed) for feed in written])
+            return SearchAnswer(written)
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
                 known = len(places) > 1 and "://" in query
@@ -162,7 +162,7 @@ class Search:
         if found.links:
             return SearchAnswer(await self._with_own_titles(found, now))
         trouble = trouble or _trouble(failures)
-        listed = [] if "://" in query else [_link(feed) for feed in await self._directory.find(query, now)]
+        listed = [] if "://" in query else await self._directory.find(query, now)
         is_locked = not listed and any(failure is not None and failure.status == 401 for failure in failures)
         return SearchAnswer(listed, None if listed else trouble, is_locked)
 
@@ -358,10 +358,6 @@ def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
         return None
     told = next((failure for failure in reversed(failed) if failure.status is not None), failed[-1])
     return f"{told.detail} ({mask_credentials(told.url)})"
-
-
-def _link(feed: ListedFeed) -> FeedLink:
-    return FeedLink(feed.url, feed.format or "", feed.title, feed.photo, feed.description)
 
 
 def _located(document: Fetched) -> tuple[str, bytes, str, str | None]:

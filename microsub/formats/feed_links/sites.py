@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html import unescape
 from importlib.resources import files
@@ -27,15 +27,6 @@ _WORD = re.compile(r"%([A-Z_]+)%")
 
 
 @dataclass(frozen=True, slots=True)
-class SiteFeed:
-    """An address with placeholders: `{origin}` and the row's named groups; `title` likewise."""
-
-    url: str
-    format: str = "rss"
-    title: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Mark:
     """A pattern in an attribute of the elements of `selector`, or anywhere in the source.
 
@@ -51,6 +42,7 @@ class Mark:
 class Site:
     """Pages whose host, and whose path with query, match completely.
 
+    The addresses and titles of `feeds` have placeholders: `{origin}` and the row's named groups.
     With `page`, one of these marks must be on the page; the first one that matches counts. Without it, the page isn't
     read. `first`: the feeds are the page's own, those that it declares are the site's.
     """
@@ -58,7 +50,7 @@ class Site:
     name: str
     host: re.Pattern[str]
     path: re.Pattern[str]
-    feeds: tuple[SiteFeed, ...]
+    feeds: tuple[FeedLink, ...]
     page: tuple[Mark, ...] = ()
     first: bool = False
 
@@ -107,9 +99,9 @@ def _check_keys(row: Mapping[str, Any], kind: str, wanted: tuple[str, ...]) -> N
         raise ValueError(f"'{min(unknown)}' is unknown: expected one of {', '.join(sorted(_KEYS[kind]))}")
 
 
-def _feed(row: Mapping[str, Any]) -> SiteFeed:
+def _feed(row: Mapping[str, Any]) -> FeedLink:
     _check_keys(row, "feed", ("url",))
-    feed = SiteFeed(**row)
+    feed = FeedLink(**{"format": "rss", **row})
     if feed.format not in _FORMATS:
         raise ValueError(f"format '{feed.format}' is unknown: expected one of {', '.join(sorted(_FORMATS))}")
     return feed
@@ -194,7 +186,7 @@ def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> 
             values |= {name: _plain(value) for name, value in on_page.groupdict("").items()}
         for feed in site.feeds:
             if address := safe_url(feed.url.format_map(values), url):
-                yield site, FeedLink(address, feed.format, feed.title.format_map(values) if feed.title else None)
+                yield site, replace(feed, url=address, title=feed.title.format_map(values) if feed.title else None)
 
 
 def _look(mark: Mark, text: str, tree: LexborHTMLParser | None) -> re.Match[str] | None:
