@@ -216,9 +216,10 @@ def stock_of(found: Observed) -> Stock:
     length = size.subscriptions * size.items / channels
     read = len(range(2, size.items, 3)) / size.items
     arrivals = (len(range(0, size.users, SYNCING)), size.channels * length)
-    sets = ((channels, length), (channels, length * (1 - read)), (channels, length * read), arrivals)
+    sets = ((channels, length), (channels, length * read), arrivals)
+    unread = (channels, length * (1 - read))
     items = float(size.feeds * size.items)
-    return Stock(size.users, channels, size.feeds, size.subscriptions, items, 0.0, found.json, sets)
+    return Stock(size.users, channels, size.feeds, size.subscriptions, items, 0.0, found.json, sets, numbers=(unread,))
 
 
 def document(costs: Costs, found: Observed) -> dict[str, object]:
