@@ -52,25 +52,14 @@ async def test_a_first_document_that_is_read_twice_fills_once(it, site, first, s
     assert await unread(it) == min(FRESH, count) + newer
 
 
-async def test_posts_after_the_first_document_are_unread(it, site):
-    """Ten of the first twenty posts are unread, and all posts of the next document that are newer than these."""
-    site.serve_document("/feed", rss(dated(20, start=100)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
-    site.serve_document("/feed", rss(dated(38, start=97)))
-    await it.poll(feed)
-    assert len(await it.rows()) == 38
-    assert await unread(it) == FRESH + 15
-
-
-async def test_later_posts_of_a_small_feed_are_unread(it, site):
-    """Three posts first, then twelve more: all are unread."""
-    site.serve_document("/feed", rss(dated(3, start=100)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
-    site.serve_document("/feed", rss(dated(15, start=100)))
-    await it.poll(feed)
-    assert await unread(it) == 15
+@pytest.mark.parametrize(("first", "second", "new"), [((20, 100), (38, 97), FRESH + 15), ((3, 100), (15, 100), 15)])
+async def test_posts_after_the_first_document_are_unread(it, site, first, second, new):
+    """Of the first document at most ten posts are unread, and all posts of the next one that are newer than these."""
+    for count, start in (first, second):
+        site.serve_document("/feed", rss(dated(count, start=start)))
+        await it.poll(await it.follow(site.url("/feed", "blog.test")))
+    assert len(await it.rows()) == second[0]
+    assert await unread(it) == new
 
 
 async def test_two_first_documents_in_wrong_order_fill_once(it, site):

@@ -114,21 +114,6 @@ class TestTokens:
         assert "Token revoked." in (await ann.get(ended.location)).text
         assert (await signed.app.get(signed, {"action": "channels"})).status_code == 401
 
-    @pytest.mark.parametrize(
-        "changes", [{"name": ""}, {"name": "x" * 101}, {"scope": []}, {"scope": "create"}, {"days": "1000000"}]
-    )
-    async def test_invalid_tokens_are_refused_on_the_page(
-        self, server: World, ann: Visitor, signed_in, changes: dict[str, Any]
-    ) -> None:
-        """The page with the form shows the error, and no token is created."""
-        await signed_in(ann)
-        fields = fields_of((await ann.get("/account")).form(self.MAKE))
-        fields = {"name": "My laptop", "scope": "read", "days": "30", "form_token": fields["form_token"]}
-        shown = await ann.post(self.MAKE, {**fields, **changes})
-        assert shown.status == 400
-        assert shown.tree.css("[role=alert]")
-        assert await server.accounts.tokens("ann") == []
-
     async def test_one_without_an_end_needs_a_fresh_sign_in(self, enrolled: World, ann: Visitor, signed_in) -> None:
         """Confirmation by password or passkey works too; a token that expires needs neither."""
         await signed_in(ann)
@@ -140,20 +125,6 @@ class TestTokens:
         assert (await self.made(ann)).status == 200
         await ann.submit(await ann.get("/account/sign-in"), "/account/sign-in/confirm", password=PASSWORD)
         assert (await self.made(ann, days="")).status == 200
-
-    async def test_there_is_a_limit(
-        self, server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The limit applies to tokens and apps together."""
-
-        async def most_of(_: str) -> int:
-            return 1
-
-        monkeypatch.setattr(server.parts.provider, "_most", most_of)
-        await signed_in(ann)
-        assert (await self.made(ann, days="")).status == 200
-        shown = await self.made(ann)
-        assert (shown.status, len(await server.accounts.tokens("ann"))) == (403, 1)
 
     async def test_other_users_tokens_cant_be_ended(
         self, server: World, ann: Visitor, other: Visitor, signed_in
@@ -241,17 +212,6 @@ class TestAppPasswords:
         await later.aclose()
         assert f"last used {moment(server.now)}" in (await ann.get("/account")).text
 
-    @pytest.mark.parametrize("app", ["", "x" * 101])
-    async def test_invalid_names_are_refused_on_the_page(
-        self, server: World, ann: Visitor, signed_in, app: str
-    ) -> None:
-        await signed_in(ann)
-        fields = fields_of((await ann.get("/account")).form(self.MAKE))
-        shown = await ann.post(self.MAKE, {"app": app, "form_token": fields["form_token"]})
-        assert shown.status == 400
-        assert shown.tree.css("[role=alert]")
-        assert await server.accounts.tokens("ann") == []
-
     async def test_one_needs_a_fresh_sign_in(self, enrolled: World, ann: Visitor, signed_in) -> None:
         """It never expires, so an unattended browser mustn't give one away."""
         await signed_in(ann)
@@ -262,18 +222,42 @@ class TestAppPasswords:
         await ann.submit(await ann.get("/account/sign-in"), "/account/sign-in/confirm", password=PASSWORD)
         assert (await self.made(ann)).status == 200
 
-    async def test_there_is_a_limit(
-        self, server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The limit applies to tokens, apps and app passwords together."""
 
-        async def most_of(_: str) -> int:
-            return 1
+async def test_tokens_and_app_passwords_share_a_limit(
+    server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It applies to tokens, apps and app passwords together."""
 
-        monkeypatch.setattr(server.parts.provider, "_most", most_of)
-        await signed_in(ann)
-        assert (await self.made(ann)).status == 200
-        assert ((await self.made(ann)).status, len(await server.accounts.tokens("ann"))) == (403, 1)
+    async def most_of(_: str) -> int:
+        return 2
+
+    monkeypatch.setattr(server.parts.provider, "_most", most_of)
+    await signed_in(ann)
+    made = []
+    for _ in range(2):
+        made += [(await TestTokens().made(ann, days="")).status, (await TestAppPasswords().made(ann)).status]
+    assert (made, len(await server.accounts.tokens("ann"))) == ([200, 200, 403, 403], 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        *((TestTokens.MAKE, one) for one in ({"name": ""}, {"name": "x" * 101}, {"scope": []}, {"scope": "create"})),
+        (TestTokens.MAKE, {"days": "1000000"}),
+        *((TestAppPasswords.MAKE, {"app": name}) for name in ("", "x" * 101)),
+    ],
+)
+async def test_invalid_tokens_are_refused_on_the_page(
+    server: World, ann: Visitor, signed_in, path: str, changes: dict[str, Any]
+) -> None:
+    """The page with the form shows the error, and neither a token nor an app password is created."""
+    await signed_in(ann)
+    fields = fields_of((await ann.get("/account")).form(path))
+    usual = {"name": "My laptop", "scope": "read", "days": "30", "app": "Reeder", "form_token": fields["form_token"]}
+    shown = await ann.post(path, usual | changes)
+    assert shown.status == 400
+    assert shown.tree.css("[role=alert]")
+    assert await server.accounts.tokens("ann") == []
 
 
 async def test_a_browser_gets_a_new_secret_every_day(server: World, ann: Visitor, signed_in) -> None:
