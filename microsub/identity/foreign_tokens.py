@@ -22,7 +22,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -52,6 +52,10 @@ from microsub.model.reader import Credential, Grant, understood
 
 SECONDS = 10.0
 """The total time for finding a provider and asking it; one exchange may take five seconds (`fetch.SendLimits`)."""
+_AGAIN, _WHILE_KNOWN = 10, 30.0
+"""Seconds until an unreachable provider is asked again about a token; the second if an earlier response is valid."""
+_LOOK = 0.05
+"""Seconds until the first look whether another process's check of the same token has ended."""
 _LONGEST_WAIT = 300
 _NOBODY = "the user's page names no provider that can be asked; 'microsub doctor' or /check says what is missing"
 _REFUSED = "neither this server nor the user's provider accepts the token: it is unknown, expired or revoked"
@@ -220,36 +224,23 @@ def _no_answer(answer: Answered) -> NoAnswer:
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTimes:
-    """Time limits in seconds, and checks per minute of a user's unknown tokens (`shares`).
-
-    The lifetime of a refusal, the pause until an unreachable provider is asked `again` about a token (`while_known`: if
-    an earlier response is valid), and the time to wait for another process's check.
-    """
-
-    refused: int = REFUSED_TOKEN
-    again: int = 10
-    while_known: float = 30.0
-    patience: float = SECONDS + 2
-    shares: UnknownTokens = field(default_factory=UnknownTokens)
-    look: float = 0.05
-
-
 class ForeignTokenCheck:
-    """Checks tokens with users' providers. `settings` returns the active settings."""
+    """Checks tokens with users' providers. `settings` returns the active settings.
+
+    `patience` is how many seconds it waits for another process's check of the same token.
+    """
 
     def __init__(
         self,
         tokens: ForeignTokens,
         vouching: Introspection,
         settings: Callable[[], Awaitable[IdentitySettings]],
-        pace: CheckTimes | None = None,
+        patience: float = SECONDS + 2,
     ) -> None:
         self.tokens = tokens
         self._vouching = vouching
         self._settings = settings
-        self._pace = pace or CheckTimes()
+        self._patience = patience
         self._running: dict[Credential, asyncio.Task[Grant]] = {}
 
     async def check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
@@ -273,13 +264,13 @@ class ForeignTokenCheck:
             running.exception()  # retrieve it, even if all waiting callers are gone
 
     async def _check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
-        until = time.monotonic() + self._pace.patience
-        pause = self._pace.look
+        until = time.monotonic() + self._patience
+        pause = _LOOK
         while True:
             known = decided(credential.user, await self.tokens.known_token(credential), now)
             if known is not None:
                 return _outcome(known)
-            async with self.tokens.asking(credential, self._pace.patience) as ours:
+            async with self.tokens.asking(credential, self._patience) as ours:
                 if ours:
                     known_token = await self.tokens.known_token(credential)
                     known = decided(credential.user, known_token, now)
@@ -287,7 +278,7 @@ class ForeignTokenCheck:
                         return _outcome(known)
                     return await self._ask(credential, known_token, token, address, now)
             if time.monotonic() >= until:
-                raise ProviderUnavailable("another check of this token takes too long", self._pace.again)
+                raise ProviderUnavailable("another check of this token takes too long", _AGAIN)
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.5)
 
@@ -298,8 +289,8 @@ class ForeignTokenCheck:
         assert principal is not None  # `decided` has refused it
         network = network_of(address)
         if known_token.vouched is None:
-            wide, shares = wide_network_of(address) or network, self._pace.shares
-            wait = await self.tokens.count(credential.user, network, wide, shares, now)
+            wide = wide_network_of(address) or network
+            wait = await self.tokens.count(credential.user, network, wide, UnknownTokens(), now)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
@@ -310,11 +301,11 @@ class ForeignTokenCheck:
                 await self.tokens.know(credential.user, network, now)
                 return granted
             case Denied():
-                await self.tokens.refuse(credential, _INVALID, self._pace.refused)
+                await self.tokens.refuse(credential, _INVALID, REFUSED_TOKEN)
                 _count("invalid", credential.user)
                 raise Unauthorized(said.why)
             case OtherUsersToken():
-                await self.tokens.refuse(credential, _ANOTHER, self._pace.refused)
+                await self.tokens.refuse(credential, _ANOTHER, REFUSED_TOKEN)
                 _count("somebody_else", credential.user, me=mask_credentials(said.me))
                 raise _another(credential.user)
             case NoAnswer():
@@ -334,15 +325,15 @@ class ForeignTokenCheck:
     async def _without(self, credential: Credential, vouched: Vouched | None, said: NoAnswer, now: float) -> Grant:
         """Handle a provider that couldn't be asked."""
         settings = await self._settings()
-        until = None if vouched is None else grace_until(vouched, settings, now, self._pace.while_known)
+        until = None if vouched is None else grace_until(vouched, settings, now, _WHILE_KNOWN)
         if vouched is not None and until is not None and await self.tokens.prolong(credential, until):
             _count("grace", credential.user, why=said.detail or said.why)
             return Grant(credential.user, vouched.scopes)
         if said.lasting:
-            await self.tokens.refuse(credential, _INVALID, self._pace.refused)
+            await self.tokens.refuse(credential, _INVALID, REFUSED_TOKEN)
             _count("invalid", credential.user, why=said.detail or said.why)
             raise Unauthorized(f"the token is unknown here, and no provider can be asked about it: {said.why}")
-        wait = max(self._pace.again, said.wait or 0)
+        wait = max(_AGAIN, said.wait or 0)
         await self.tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
         _count("unavailable", credential.user, why=said.detail or said.why)
         raise ProviderUnavailable(said.why, wait)

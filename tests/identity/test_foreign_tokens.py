@@ -16,7 +16,6 @@ from microsub.base.errors import Forbidden, MicrosubError, ProviderUnavailable, 
 from microsub.base.metrics import TOKEN_CHECKS
 from microsub.configuration.model import IdentitySettings
 from microsub.identity.foreign_tokens import (
-    CheckTimes,
     Denied,
     ForeignTokenCheck,
     NoAnswer,
@@ -74,10 +73,8 @@ class World:
         self.accounts = Accounts(self.redis)
         self.verification = self.process()
 
-    def process(self, **pace: Any) -> ForeignTokenCheck:
-        return ForeignTokenCheck(
-            ForeignTokens(self.redis), self.provider, later(lambda: self.settings), CheckTimes(**pace)
-        )
+    def process(self, **more: Any) -> ForeignTokenCheck:
+        return ForeignTokenCheck(ForeignTokens(self.redis), self.provider, later(lambda: self.settings), **more)
 
     async def check(self, now: float = NOW, credential: Credential = TOKEN, address: str = "192.0.2.1") -> Grant:
         return await self.verification.check(credential, "the token", address, now)
@@ -255,7 +252,7 @@ async def test_waiting_checks_have_a_time_limit(world: World) -> None:
     world.provider.open.clear()
     hanging = asyncio.create_task(world.check())
     await wait_until(lambda: world.provider.asked)
-    other = world.process(patience=0.05, look=0.01)
+    other = world.process(patience=0.05)
     with pytest.raises(ProviderUnavailable):
         await other.check(TOKEN, "t", "192.0.2.1", NOW)
     world.provider.open.set()
