@@ -46,6 +46,9 @@ from microsub.configuration.model import Backend, UserConfig
 
 log = structlog.get_logger(__name__)
 
+_AFTER_BUG = 60.0
+"""Seconds until what failed by a bug is tried again."""
+
 Outcome = Literal["applied", "unchanged", "invalid", "missing", "outdated", "busy"]
 
 
@@ -55,8 +58,8 @@ class Timing:
 
     `lease`: how long a lease lasts; `retry`: pause before asking for it again. `settle`: pause before an invalid file
     is read again, because an editor may be writing it. `quiet`, `longest_quiet`: wait for more API changes, and at
-    most. `compare`: interval between checks for API changes of other processes. `after_failure`, `after_bug`: pause
-    after Redis was unavailable, and after a bug.
+    most. `compare`: interval between checks for API changes of other processes. `after_failure`: pause after Redis
+    was unavailable.
     """
 
     lease: float = 30.0
@@ -66,7 +69,6 @@ class Timing:
     longest_quiet: float = 10.0
     compare: float = 5.0
     after_failure: float = 1.0
-    after_bug: float = 60.0
 
 
 class Administration(Protocol):
@@ -603,7 +605,7 @@ class Configuration:
             await pause(stop, self._timing.compare)
 
     async def _follow_api(self, stop: asyncio.Event) -> None:
-        pauses = {"away": self._timing.after_failure, "bug": self._timing.after_bug}
+        pauses = {"away": self._timing.after_failure, "bug": _AFTER_BUG}
         while not stop.is_set():
             await self._wait_for_changes(stop)
             if stop.is_set():

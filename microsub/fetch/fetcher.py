@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
+_MOST_REDIRECTS = 5
 _DOCUMENTS = frozenset({200, 203})
 _MAX_VALIDATOR = 2048
 _MAX_DETAIL = 300
@@ -81,7 +82,7 @@ class Fetcher:
                     first,
                     lambda target: Outgoing(target, self._fields(request, target)),
                     lambda target, reply, hops: self._conclude(request, first, target, reply, hops, clock),
-                    limits.redirects,
+                    _MOST_REDIRECTS,
                     statuses,
                     self._pace,
                 )

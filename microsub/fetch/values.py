@@ -53,7 +53,7 @@ REASONS: frozenset[str] = frozenset(get_args(Reason))
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Bounds of one fetch, redirects included.
+    """Bounds of one fetch with its redirects.
 
     `total` and `idle` are in seconds, `body` in bytes after decompression. `head` limits the bytes that arrive before
     the headers are complete, 1xx replies included.
@@ -61,7 +61,6 @@ class FetchLimits:
 
     total: float = 30.0
     idle: float = 10.0
-    redirects: int = 5
     body: int = 10 * 1024 * 1024
     head: int = HEAD_BYTES
 

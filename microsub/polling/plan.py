@@ -45,19 +45,15 @@ class PollPolicy:
     """Bounds of the time between two polls of one feed, in seconds.
 
     `daily` is the interval of a feed that posts once a day, and of an unknown feed; `least` and `most` bound the
-    adaptive interval; `cap` bounds the publisher's wishes; `fixed` replaces the adaptive interval, `ttl` the
-    publisher's wishes; `back_off` is the longest wait after failures; `push` is the interval of a pushed feed (WebSub).
-    `user_agent` names this server in another way.
+    adaptive interval; `fixed` replaces it, and `ttl` the publisher's wishes. `user_agent` names this server in another
+    way.
     """
 
     least: float = 300.0
     most: float = DAY
-    cap: float = 2 * DAY
     fixed: float | None = None
     ttl: float | None = None
     daily: float = 1.5 * HOUR
-    back_off: float = DAY
-    push: float = DAY
     user_agent: UserAgent | None = None
 
 
@@ -94,6 +90,11 @@ def host_limits(settings: InstanceSettings, host: str) -> tuple[float, int]:
 
 DEFAULT_POLICY = PollPolicy()
 SPREAD = 0.25
+_LONGEST_WISH = 2 * DAY
+"""More of a publisher's wishes doesn't count."""
+_LONGEST_BACK_OFF = DAY
+_PUSHED = DAY
+"""Seconds between two polls of a feed whose posts a hub delivers."""
 
 SPARING = 600.0
 """A feed isn't polled again before this multiple of the processor time that its document took."""
@@ -244,14 +245,14 @@ def _after_answer(
     if policy.fixed is not None:
         base = policy.fixed
     elif history.push and not answer.new:
-        base = policy.push
+        base = _PUSHED
     else:
         # The hub may have stopped working if we find posts first: poll again as if there were none.
         base = max(policy.least, min(policy.most, interval_for(max(gap, now - last_change), policy)))
         base = max(base, answer.seconds * SPARING)
     max_age = history.max_age if answer.not_modified and answer.max_age is None else answer.max_age
     wish = max(max_age or 0.0, answer.ttl or history.ttl or 0.0) if policy.ttl is None else policy.ttl
-    most = policy.cap if wish > base or policy.fixed is not None else policy.most
+    most = _LONGEST_WISH if wish > base or policy.fixed is not None else policy.most
     wait = draw(max(base, wish), random, most)
     return PollPlan(now + wait, wait, gap, last_change, 0, max_age=max_age)
 
@@ -273,8 +274,8 @@ def _after_failure(history: PollHistory, failed: Failed, now: float, random: flo
     failures = history.failures + 1
     usual = policy.fixed or history.interval or policy.least
     usual = max(usual, failed.seconds * SPARING)
-    base = min(policy.back_off, usual * 2.0 ** min(failures - 1, 32))
-    wait = draw(base, random, policy.back_off)
+    base = min(_LONGEST_BACK_OFF, usual * 2.0 ** min(failures - 1, 32))
+    wait = draw(base, random, _LONGEST_BACK_OFF)
     hold = None
     if failed.retry_after is not None:
         pause = min(failed.retry_after, LONGEST_HOLD)

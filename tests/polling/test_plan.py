@@ -48,7 +48,7 @@ def test_feeds() -> None:
     own = poll_policy(SETTINGS, "http://ttl.test/")
     assert (own.least, own.most, own.fixed, own.ttl) == (600, 7200, None, 60)
     plain = poll_policy(SETTINGS, "http://else.test/")
-    assert (plain.least, plain.most, plain.fixed, plain.ttl, plain.cap) == (600, 7200, None, None, 2 * 86400)
+    assert (plain.least, plain.most, plain.fixed, plain.ttl) == (600, 7200, None, None)
 
 
 def test_what_a_follower_chose() -> None:
