@@ -13,6 +13,7 @@ import orjson
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import LONGEST_FOLLOWED, mask_credentials, web_address
+from microsub.model.query import LEAST_OF_BEGINNING
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, Order, PageQuery, PostSearchRequest
 
 CHANNEL, FEED, SEARCH, POST, HOME = "/channel", "/feed", "/search", "/post", "/"
@@ -113,6 +114,14 @@ class TimelinePlace:
     def sorted(self, *, best: bool) -> str:
         """The address of the same search with the best matches first, or the newest ones."""
         return replace(self, best=best).start
+
+    @property
+    def beginning(self) -> str:
+        """The address of the search for words that begin with the last one; empty if that is too short, or no word."""
+        *_, last = (self.words or "").split() or [""]
+        if len(last) < LEAST_OF_BEGINNING or not last.isalnum():
+            return ""
+        return replace(self, words=f"{self.words}*").start
 
     def older(self, cursor: str) -> str:
         """The address of the posts older than the cursor."""

@@ -192,6 +192,30 @@ async def test_kept_searches_are_limited(browser: Visitor, alice: Reader, replic
     assert (len(names), names[:2]) == (MOST_KEPT, ["n" * LONGEST_NAME, "another"])
 
 
+async def test_a_search_without_a_hit_leads_to_beginnings_of_words(
+    browser: Visitor, server: World, replica: Replica
+) -> None:
+    """If its last word may be one; a search of any state and order stays what it is."""
+    await server.publish(FEED, *posts("lighthouses"))
+    assert await replica.follower().build()
+    for words, is_offered in (("lighthouse", True), ("li", False), ("lighthouse is:saved", False), ("nothing*", False)):
+        page = await browser.get(f"/search?q={words}&channel=home&sort=relevance")
+        ways = [node.attributes["href"] or "" for node in page.tree.css(".empty a")]
+        assert bool(ways) == is_offered, words
+        if is_offered:
+            assert titles(await browser.get(ways[0])) == ["lighthouses"]
+
+
+async def test_a_page_of_a_search_is_as_long_as_its_view(browser: Visitor, server: World, replica: Replica) -> None:
+    """At once after a change of the view."""
+    await server.publish(FEED, *posts(*(f"tide {number}" for number in range(60))))
+    assert await replica.follower().build()
+    for view, count in (("list", 50), ("cards", 30), ("full", 20)):
+        page = await browser.get("/search?q=tide")
+        await browser.post("/view", {**fields_of(page.form("/view")), "view": view})
+        assert len(titles(await browser.get("/search?q=tide"))) == count
+
+
 async def test_operators_are_on_the_page(browser: Visitor, alice: Reader, replica: Replica) -> None:
     """Open before a search and beside a mistake, in German, too."""
     assert await replica.follower().build()

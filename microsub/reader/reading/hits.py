@@ -15,6 +15,8 @@ from microsub.formats.html.shapes import Token, pieces
 from microsub.model.query import parsed
 from microsub.model.words import Phrase, placed_words
 
+_LOOKED_AT = 20_000
+"""Characters of a post in which an excerpt is sought: a page has fifty posts."""
 _AFTER = 240
 """Characters of an excerpt behind the first marked word."""
 
@@ -89,8 +91,8 @@ class SearchHits:
         if not self.phrases or _places(beginning[:room], self.phrases):
             return beginning
         for text in texts:
-            plain = " ".join(text.split())
-            if first := next(iter(_places(plain, self.phrases)), None):
+            plain = " ".join(text[:_LOOKED_AT].split())
+            if first := next(_matches(plain, self.phrases), None):
                 start = plain.rfind(" ", 0, max(0, first[0] - room // 3)) + 1
                 end = plain.find(" ", first[1] + _AFTER)
                 shown = plain[start:] if end < 0 else f"{plain[start:end]} …"
@@ -115,20 +117,29 @@ def _with_marks(text: str, places: Iterable[tuple[int, int]]) -> str:
 
 def _places(text: str, phrases: Sequence[Phrase]) -> list[tuple[int, int]]:
     """The places of all phrases in order; those that overlap are joined."""
+    found: list[tuple[int, int]] = []
+    for start, end in _matches(text, phrases):
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _matches(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int]]:
+    """The places of phrases, in the order of their beginnings."""
     words = placed_words(text)
     begun: dict[str, list[Phrase]] = {}
     open_ended = [phrase for phrase in phrases if phrase.open_ended and len(phrase.words) == 1]
+    beginnings = tuple(phrase.words[0] for phrase in open_ended)
     for phrase in phrases:
         begun.setdefault(phrase.words[0], []).append(phrase)
-    found: list[tuple[int, int]] = []
     for at, word in enumerate(words):
-        ends = [phrase.end_in(words, at) for phrase in (*begun.get(word.word, ()), *open_ended)]
-        end = max((one for one in ends if one is not None), default=0)
-        if end and found and word.start < found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        elif end:
-            found.append((word.start, end))
-    return found
+        beginning = begun.get(word.word)
+        if beginning or word.word.startswith(beginnings):
+            ends = [phrase.end_in(words, at) for phrase in (*(beginning or ()), *open_ended)]
+            if end := max((one for one in ends if one is not None), default=0):
+                yield word.start, end
 
 
 def _readable(found: Sequence[Token]) -> Iterator[int]:

@@ -174,7 +174,8 @@ class TimelinePages:
     async def _searched(self, visit: PageVisit) -> Response:
         """The posts that match, and the user's feeds that are called so."""
         user, place = await self._reader.user(visit), TimelinePlace.searched(visit.query)
-        place = replace(place, size=self._displays.last(user, place.uid).page_size)
+        links, display = await asyncio.gather(self._reader.links(visit), self._displays.of(user, place.uid))
+        place = replace(place, size=display.page_size)
         hits = SearchHits.of(place.words or "", visit.now)
         reply: dict[str, Any] = {"items": [], "paging": {}}
         if self._search is None:
@@ -184,7 +185,6 @@ class TimelinePages:
                 reply = orjson.loads(await self._search.page(user, place.uid, place.search_request(), visit.now))
             except RequestError as error:
                 visit.problem = error
-        links, display = await asyncio.gather(self._reader.links(visit), self._displays.of(user, place.uid))
         words = [word for phrase in hits.phrases for word in phrase.words] if place == place.at_start else []
         results = SearchResults(
             reply.get("_found"),

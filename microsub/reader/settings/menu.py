@@ -32,14 +32,14 @@ async def _menu(reader: ReaderSite, visit: PageVisit) -> Response:
 
 
 _ENTRIES = {
-    OUTPUTS: (N_("Output feeds"), N_("Publish posts as a feed that others can follow.")),
+    DISPLAY: (N_("Display and language"), N_("Theme, font, size and width of text, sort order, scrolling.")),
     RULES: (N_("Mutes and blocks"), N_("Mute or block authors and feeds.")),
+    f"{SETTINGS}/lists": (N_("Import and export"), N_("Import and export feeds, or download all your data.")),
+    DEVICES: (N_("Push notifications"), N_("Get notified of new posts while no page is open.")),
+    "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),
+    "/answer": (N_("Reply from your site"), N_("Replies, likes, reposts and bookmarks with Micropub.")),
     SOURCES: (N_("Sources"), N_("Let scripts and apps post to a channel.")),
     MENTIONS: (N_("Webmentions"), N_("Get notified of replies to your own pages.")),
-    DEVICES: (N_("Push notifications"), N_("Get notified of new posts while no page is open.")),
-    f"{SETTINGS}/lists": (N_("Import and export"), N_("Import and export feeds, or download all your data.")),
-    DISPLAY: (N_("Display and language"), N_("Theme, font, size and width of text, sort order, scrolling.")),
-    "/answer": (N_("Reply from your site"), N_("Replies, likes, reposts and bookmarks with Micropub.")),
-    "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),
+    OUTPUTS: (N_("Output feeds"), N_("Publish posts as a feed that others can follow.")),
 }
-"""Each page with its name and a line of description."""
+"""Each page with its name and a line of description: first those for reading, then those for publishing."""
