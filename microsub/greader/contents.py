@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,17 +13,19 @@ from typing import Any
 import orjson
 
 from microsub.base.texts import N_
-from microsub.feeds import FeedRecord, Feeds, InternalAddress
+from microsub.feeds import Feeds, InternalAddress
 from microsub.formats.wire import post_title
 from microsub.greader.ids import LABEL, OTHER, READ, READING_LIST, STARRED, long_form
 from microsub.greader.streams import label_names, shown_url, with_replaced
-from microsub.model.reader import GLOBAL, Channel, Row, Subscription
+from microsub.model.reader import GLOBAL, Channel, Subscription
 from microsub.redis.protocol import Redis
-from microsub.timelines import Channels, ReaderViews, feed_name, in_channels, places_of, shown
+from microsub.redis.scripts import batches
+from microsub.timelines import Channels, ReaderViews, in_channels, places_of, shown
 
 _AT_ONCE = 250
 OTHER_POSTS = N_("Other posts")
 """The name of the feed of items whose own feed isn't followed."""
+_OTHERS, _OF_ORIGIN = f"feed/{OTHER}", ("title", "htmlUrl")
 _KINDS = {"audio": "audio/mpeg", "video": "video/mp4"}
 
 
@@ -80,10 +83,11 @@ class NativeContents:
 
     async def subscriptions(self, feeds: NativeFeeds) -> list[dict[str, Any]]:
         """The feeds as the list of subscriptions has them. One round trip."""
-        records = await self._feeds.within_reach([one.subscription.feed for one in feeds.listed])
-        return [self._subscription(one, records.get(one.subscription.feed)) for one in feeds.listed]
+        ids = [one.subscription.feed for one in feeds.listed]
+        described = await self._feeds.descriptions(ids, ("title", "home", "photo"))
+        return [self._subscription(one, *own) for one, own in zip(feeds.listed, described, strict=True)]
 
-    def _subscription(self, feed: NativeFeed, record: FeedRecord | None) -> dict[str, Any]:
+    def _subscription(self, feed: NativeFeed, title: str, home: str, photo: str) -> dict[str, Any]:
         """Every value is a text, none of the addresses empty.
 
         At most one folder, the first: Readrops refuses the whole list if a feed has two.
@@ -94,17 +98,17 @@ class NativeContents:
             url = self._page_of(given)
         return {
             "id": given,
-            "title": feed_name(feed.subscription, record) or url,
+            "title": feed.subscription.name or title or url,
             "url": url,
-            "htmlUrl": (record and record.home) or url,
-            "iconUrl": (record and record.photo) or "",
+            "htmlUrl": home or url,
+            "iconUrl": photo,
             "categories": [{"id": LABEL + name, "label": name} for name in feed.labels[:1]],
         }
 
     def others(self, language: str) -> dict[str, Any]:
         """The feed of all items whose own feed isn't followed."""
-        address, title = self._page_of(f"feed/{OTHER}"), self._translated(OTHER_POSTS, language)
-        names = {"id": f"feed/{OTHER}", "title": title, "url": address, "htmlUrl": address}
+        address, title = self._page_of(_OTHERS), self._translated(OTHER_POSTS, language)
+        names = {"id": _OTHERS, "title": title, "url": address, "htmlUrl": address}
         return {**names, "iconUrl": "", "categories": []}
 
     def _page_of(self, given: str) -> str:
@@ -113,59 +117,74 @@ class NativeContents:
 
     async def items(
         self, user: str, channels: Sequence[Channel], ids: Sequence[str], language: str
-    ) -> AsyncIterator[tuple[str, bytes]]:
-        """Those of the items that the user's channels show, each with its JSON, in that order."""
+    ) -> AsyncIterator[list[tuple[str, bytes]]]:
+        """Those of the items that the user's channels show, each with its JSON, in that order, some hundred at once."""
         if not ids:
             return
-        feeds = await self.followed(user, channels)
-        listed = {one["id"]: one for one in await self.subscriptions(feeds)}
-        sources = {feed: listed[f"feed/{one.subscription.id}"] for feed, one in feeds.by_id.items()}
-        labels, others = label_names(channels), self.others(language)
-        for at in range(0, len(ids), _AT_ONCE):
-            some = ids[at : at + _AT_ONCE]
-            (visible, _), places, members = await asyncio.gather(
-                shown(self._redis, user, GLOBAL, some),
-                places_of(self._redis, user, some),
-                asyncio.gather(*(in_channels(self._redis, user, [uid], some, "posts") for uid in labels.values())),
-            )
-            there = [item for item in some if item in visible and item in places]
-            while there:
-                data = await self._reading.data(user, there)
-                for item, content in zip(there, data, strict=False):
-                    names = [name for name, holders in zip(labels, members, strict=True) if item in holders]
-                    if content:
-                        post = orjson.loads(b"{" + content.lstrip(b"{,"))
-                        source = sources.get(post.get("_source", ""), others)
-                        yield item, orjson.dumps(self._item(post, visible[item], places[item], names, source))
-                there = there[max(1, len(data)) :]
+        feeds, number = await asyncio.gather(self.followed(user, channels), self._channels.number_of_names(user))
+        listed = [*await self.subscriptions(feeds), self.others(language)]
+        origins = {one["id"]: {"streamId": one["id"], **{name: one[name] for name in _OF_ORIGIN}} for one in listed}
+        by_feed = {feed: origins[f"feed/{one.subscription.id}"] for feed, one in feeds.by_id.items()}
+        for some in batches(ids):
+            tagged = await self._tagged(user, label_names(channels), some)
+            left = [item for item in some if item in tagged]
+            while left:
+                data = await self._reading.data(user, left[:_AT_ONCE], number)
+                posts = ((item, orjson.loads(b"{" + one)) for item, one in zip(left, data, strict=False) if one)
+                yield [
+                    (item, _item(item, *tagged[item], post, by_feed.get(post.get("_source", ""), origins[_OTHERS])))
+                    for item, post in posts
+                ]
+                left = left[max(1, len(data)) :]
                 await asyncio.sleep(0)
 
-    def _item(
-        self, post: dict[str, Any], row: Row, place: int, labels: Sequence[str], source: dict[str, Any]
-    ) -> dict[str, Any]:
-        url = post.get("url") or source["htmlUrl"]
-        published = _moment(post.get("published")) or place // 1_000_000
-        states = [READING_LIST, *([READ] if row.is_read else []), *([STARRED] if row.is_saved else [])]
-        wire: dict[str, Any] = {
-            "id": long_form(row.id),
-            # Whole seconds, because Fluent Reader rounds it up to the `ot` of its next sync.
-            "crawlTimeMsec": str(place // 1_000_000 * 1000),
-            "timestampUsec": str(place),
-            "published": published,
-            # Liferea shows this as the time of a post.
-            "updated": _moment(post.get("updated")) or published,
-            "title": " ".join(str(post.get("name") or "").split()) or post_title(post),
-            "canonical": [{"href": url, "type": "text/html"}],
-            "alternate": [{"href": url, "type": "text/html"}],
-            "summary": {"direction": "ltr", "content": html_of(post)},
-            "categories": [*states, *(LABEL + name for name in labels)],
-            "origin": {"streamId": source["id"], "title": source["title"], "htmlUrl": source["htmlUrl"]},
+    async def _tagged(
+        self, user: str, labels: Mapping[str, str], ids: Sequence[str]
+    ) -> dict[str, tuple[int, list[str]]]:
+        """Those of the items that channels show, each with its position and its tags."""
+        (visible, _), places, *members = await asyncio.gather(
+            shown(self._redis, user, GLOBAL, ids),
+            places_of(self._redis, user, ids),
+            *(in_channels(self._redis, user, [uid], ids, "posts") for uid in labels.values()),
+        )
+        named: defaultdict[str, list[str]] = defaultdict(list)
+        for name, holders in zip(labels, members, strict=True):
+            for item in holders:
+                named[item].append(LABEL + name)
+        return {
+            item: (
+                places[item],
+                [READING_LIST, *[READ] * row.is_read, *[STARRED] * row.is_saved, *named.get(item, ())],
+            )
+            for item, row in visible.items()
+            if item in places
         }
-        if name := (post.get("author") or {}).get("name"):
-            wire["author"] = name
-        if enclosures := _enclosures(post):
-            wire["enclosure"] = enclosures
-        return wire
+
+
+def _item(item: str, place: int, tags: Sequence[str], post: dict[str, Any], origin: Mapping[str, str]) -> bytes:
+    arrived = place // 1_000_000
+    published = _moment(post.get("published")) or arrived
+    link = [{"href": post.get("url") or origin["htmlUrl"], "type": "text/html"}]
+    wire: dict[str, Any] = {
+        "id": long_form(item),
+        # Whole seconds, because Fluent Reader rounds it up to the `ot` of its next sync.
+        "crawlTimeMsec": f"{arrived}000",
+        "timestampUsec": str(place),
+        "published": published,
+        # Liferea shows this as the time of a post.
+        "updated": _moment(post.get("updated")) or published,
+        "title": " ".join(str(post.get("name") or "").split()) or post_title(post),
+        "canonical": link,
+        "alternate": link,
+        "summary": {"direction": "ltr", "content": html_of(post)},
+        "categories": tags,
+        "origin": origin,
+    }
+    if name := (post.get("author") or {}).get("name"):
+        wire["author"] = name
+    if enclosures := _enclosures(post):
+        wire["enclosure"] = enclosures
+    return orjson.dumps(wire)
 
 
 def html_of(post: dict[str, Any]) -> str:
@@ -175,8 +194,10 @@ def html_of(post: dict[str, Any]) -> str:
     if not html:
         text = content.get("text") or post.get("summary") or ""
         html = "".join(f"<p>{escape(part)}</p>" for part in text.split("\n") if part.strip())
-    pictures = [url for url in post.get("photo") or () if isinstance(url, str) and escape(url) not in html]
-    return html + "".join(f'<p><img src="{escape(url)}" alt=""></p>' for url in pictures)
+    for url in post.get("photo") or ():
+        if isinstance(url, str) and escape(url) not in html:
+            html += f'<p><img src="{escape(url)}" alt=""></p>'
+    return html
 
 
 def _enclosures(post: dict[str, Any]) -> list[dict[str, str]]:

@@ -117,8 +117,8 @@ class NativeReading:
         """The ids of a stream's items, and nothing else of them: Readrops refuses more."""
         query = query_of(call, count(call.params.text("n"), USUAL_IDS, MOST_IDS))
         page = await self._page(call, query)
-        refs = b",".join(b'{"id":"%b"}' % decimal(row.id).encode() for row in page.rows)
-        return json_reply(b'{"itemRefs":[%b]%b}' % (refs, _more(query, page.more)))
+        refs = ",".join([f'{{"id":"{decimal(row.id)}"}}' for row in page.rows])
+        return json_reply(b'{"itemRefs":[%b]%b}' % (refs.encode(), _more(query, page.more)))
 
     async def number(self, call: NativeCall) -> HttpReply:
         """The number of a stream's items."""
@@ -149,11 +149,12 @@ class NativeReading:
     async def _fitting(self, call: NativeCall, ids: Sequence[str]) -> tuple[list[bytes], str]:
         """The contents of the items, and the one with which they ended early to be `MOST_BYTES`; empty for none."""
         found, size = list[bytes](), 0
-        async for item, wire in self._contents.items(call.user, call.channels, ids, call.language):
-            found.append(wire)
-            size += len(wire)
-            if size > MOST_BYTES:
-                return found, item
+        async for some in self._contents.items(call.user, call.channels, ids, call.language):
+            for item, wire in some:
+                found.append(wire)
+                size += len(wire)
+                if size > MOST_BYTES:
+                    return found, item
         return found, ""
 
     async def named(self, call: NativeCall) -> HttpReply:

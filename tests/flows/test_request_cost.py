@@ -167,6 +167,36 @@ async def test_a_later_sync_of_a_native_app(measured: Measured) -> None:
         assert measured.trips() <= 3
 
 
+NATIVE_TRIPS = {
+    "unread-count": 5,
+    "stream/items/contents": 5,
+}
+"""Round trips of requests of the Google Reader API that need more than `USUAL_TRIPS`."""
+USUAL_TRIPS = 3
+
+
+async def test_every_request_of_a_native_app(measured: Measured) -> None:
+    """With a budget for each, which doesn't grow with the number of feeds and channels."""
+    server = measured.server
+    app = await NativeApp.signed_in(server, "ann")
+    (native,) = {route.endpoint for route in server.app.routes if getattr(route, "path", "") in PATHS}
+    names = [action.removeprefix("greader ") for action in native.actions if action != "greader ClientLogin"]
+    await server.publish(FEED, *posts("b", "a", at=server.now - 60))
+    await server.following.follow("ann", "home", FEED, server.now)
+    (first, second) = await app.ids()
+    about = {
+        "edit-tag": {"i": [first, second], "a": "user/-/state/com.google/read"},
+        "stream/items/contents": {"i": [first, second]},
+        "mark-all-as-read": {"s": f"feed/{FEED}"},
+    }
+    for name in names:
+        measured.trips()
+        print(name)
+        place = f"{app.address}/reader/" + ("atom/user/-/label/Home" if name == "atom" else f"api/0/{name}")
+        await app.client.post(place, data=about.get(name, {}), headers=app.headers)
+        print(name, measured.trips())
+
+
 async def test_a_small_feed_among_many_items_of_a_native_app(measured: Measured) -> None:
     """Its ids take as many round trips as if there were no others."""
     server = measured.server

@@ -59,13 +59,18 @@ class Shown:
 
 
 class Visitor:
-    """One browser. `address` is the server's, `client` the browser's own."""
+    """One browser. `address` is the server's, `client` the browser's own; `app` may also be a way to a real server."""
 
-    def __init__(self, app: ASGIApp, address: str, agent: str = FIREFOX, client: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        app: ASGIApp | httpx.AsyncBaseTransport,
+        address: str,
+        agent: str = FIREFOX,
+        client: str = "127.0.0.1",
+    ) -> None:
         self.address = address
-        self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app, client=(client, 50000)), base_url=address, headers={"user-agent": agent}
-        )
+        way = app if isinstance(app, httpx.AsyncBaseTransport) else httpx.ASGITransport(app, client=(client, 50000))
+        self.client = httpx.AsyncClient(transport=way, base_url=address, headers={"user-agent": agent})
 
     @property
     def cookies(self) -> dict[str, str]:
