@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,20 +12,21 @@ from typing import Any
 import orjson
 
 from microsub.base.texts import N_
-from microsub.feeds import Feeds, InternalAddress
+from microsub.feeds import ICON, Feeds, InternalAddress
 from microsub.formats.wire import post_title
 from microsub.greader.ids import LABEL, OTHER, READ, READING_LIST, STARRED, long_form
 from microsub.greader.streams import label_names, shown_url, with_replaced
-from microsub.model.reader import GLOBAL, Channel, Subscription
+from microsub.model.reader import SAVED, Channel, Subscription
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches
-from microsub.timelines import Channels, ReaderViews, in_channels, places_of, shown
+from microsub.timelines import Channels, ReaderViews, in_channels, places_of
 
 _AT_ONCE = 250
 OTHER_POSTS = N_("Other posts")
 """The name of the feed of items whose own feed isn't followed."""
 _OTHERS, _OF_ORIGIN = f"feed/{OTHER}", ("title", "htmlUrl")
 _KINDS = {"audio": "audio/mpeg", "video": "video/mp4"}
+_FILES = frozenset({"enclosure", *_KINDS})
 
 
 @dataclass(slots=True)
@@ -84,10 +84,10 @@ class NativeContents:
     async def subscriptions(self, feeds: NativeFeeds) -> list[dict[str, Any]]:
         """The feeds as the list of subscriptions has them. One round trip."""
         ids = [one.subscription.feed for one in feeds.listed]
-        described = await self._feeds.descriptions(ids, ("title", "home", "photo"))
+        described = await self._feeds.descriptions(ids, ("title", "home", "photo", ICON))
         return [self._subscription(one, *own) for one, own in zip(feeds.listed, described, strict=True)]
 
-    def _subscription(self, feed: NativeFeed, title: str, home: str, photo: str) -> dict[str, Any]:
+    def _subscription(self, feed: NativeFeed, title: str, home: str, photo: str, icon: str) -> dict[str, Any]:
         """Every value is a text, none of the addresses empty.
 
         At most one folder, the first: Readrops refuses the whole list if a feed has two.
@@ -101,7 +101,7 @@ class NativeContents:
             "title": feed.subscription.name or title or url,
             "url": url,
             "htmlUrl": home or url,
-            "iconUrl": photo,
+            "iconUrl": photo or icon,
             "categories": [{"id": LABEL + name, "label": name} for name in feed.labels[:1]],
         }
 
@@ -126,8 +126,8 @@ class NativeContents:
         origins = {one["id"]: {"streamId": one["id"], **{name: one[name] for name in _OF_ORIGIN}} for one in listed}
         by_feed = {feed: origins[f"feed/{one.subscription.id}"] for feed, one in feeds.by_id.items()}
         for some in batches(ids):
-            tagged = await self._tagged(user, label_names(channels), some)
-            left = [item for item in some if item in tagged]
+            tagged = await self._tagged(user, channels, some)
+            left = [*tagged]
             while left:
                 data = await self._reading.data(user, left[:_AT_ONCE], number)
                 posts = ((item, orjson.loads(b"{" + one)) for item, one in zip(left, data, strict=False) if one)
@@ -139,26 +139,22 @@ class NativeContents:
                 await asyncio.sleep(0)
 
     async def _tagged(
-        self, user: str, labels: Mapping[str, str], ids: Sequence[str]
+        self, user: str, channels: Sequence[Channel], ids: Sequence[str]
     ) -> dict[str, tuple[int, list[str]]]:
-        """Those of the items that channels show, each with its position and its tags."""
-        (visible, _), places, *members = await asyncio.gather(
-            shown(self._redis, user, GLOBAL, ids),
+        """Those of the items that the channels show, in their order, each with its position and its tags. One round trip."""
+        uids = list(dict.fromkeys([SAVED, *(channel.uid for channel in channels)]))
+        names = {SAVED: STARRED, **{uid: LABEL + name for name, uid in label_names(channels).items()}}
+        places, unread, shown = await asyncio.gather(
             places_of(self._redis, user, ids),
-            *(in_channels(self._redis, user, [uid], ids, "posts") for uid in labels.values()),
+            in_channels(self._redis, user, uids, ids, "unread"),
+            asyncio.gather(*(in_channels(self._redis, user, [uid], ids, "posts") for uid in uids)),
         )
-        named: defaultdict[str, list[str]] = defaultdict(list)
-        for name, holders in zip(labels, members, strict=True):
-            for item in holders:
-                named[item].append(LABEL + name)
-        return {
-            item: (
-                places[item],
-                [READING_LIST, *[READ] * row.is_read, *[STARRED] * row.is_saved, *named.get(item, ())],
-            )
-            for item, row in visible.items()
-            if item in places
-        }
+        tags: dict[str, list[str]] = {}
+        for uid, items in zip(uids, shown, strict=True):
+            for item in items:
+                known = tags.setdefault(item, [READING_LIST] if item in unread else [READING_LIST, READ])
+                known += [names[uid]] if uid in names else []
+        return {item: (places[item], tags[item]) for item in ids if item in tags and item in places}
 
 
 def _item(item: str, place: int, tags: Sequence[str], post: dict[str, Any], origin: Mapping[str, str]) -> bytes:
@@ -201,7 +197,9 @@ def html_of(post: dict[str, Any]) -> str:
 
 
 def _enclosures(post: dict[str, Any]) -> list[dict[str, str]]:
-    found = {}
+    found: dict[str, dict[str, str]] = {}
+    if not _FILES & post.keys():
+        return []
     for one in post.get("enclosure") or ():
         if one.get("url"):
             length = {"length": str(one["length"])} if one.get("length") else {}

@@ -167,7 +167,7 @@ class Streams:
         while len(found) <= query.count:
             asked = ArrivalQuery(query.count + 1 - len(found), forward, "" if at is None else str(at))
             piece, at = await self.piece(user, asked, now, states=not chosen.is_everything)
-            rows = [row for row in piece if _is_between(row.position, query)]
+            rows = _between(piece, query)
             found += await self._kept(user, rows, chosen)
             if at is None or len(rows) < len(piece):
                 break
@@ -218,7 +218,7 @@ class Streams:
             places = await arrivals_in(self._redis, user, chosen.inside[:1], "posts")
             chosen = replace(chosen, inside=chosen.inside[1:])
         rows = [Arrival(item, at, False, known == "saved") for item, at in places.items()]
-        rows = [row for row in rows if _is_between(row.position, query) and _is_after(row.position, query)]
+        rows = [row for row in _between(rows, query) if _is_after(row.position, query)]
         rows.sort(key=_place, reverse=not query.oldest_first)
         return await self._among(user, uids, rows, query, chosen, known)
 
@@ -261,9 +261,11 @@ class Streams:
 
     async def _kept(self, user: str, rows: Sequence[Arrival], chosen: _Selection) -> list[Arrival]:
         """Those of the rows that are in the selection."""
-        kept = [
-            row for row in rows if chosen.is_read in (None, row.is_read) and chosen.is_saved in (None, row.is_saved)
-        ]
+        kept = [*rows]
+        if chosen.is_read is not None or chosen.is_saved is not None:
+            kept = [
+                one for one in rows if chosen.is_read in (None, one.is_read) and chosen.is_saved in (None, one.is_saved)
+            ]
         for uids, wanted in ((chosen.inside, True), (chosen.outside, False)):
             for uid in uids if kept else ():
                 there = await in_channels(self._redis, user, [uid], [row.id for row in kept], "posts")
@@ -330,8 +332,12 @@ def _place(row: Arrival) -> int:
     return row.position
 
 
-def _is_between(position: int, query: StreamQuery) -> bool:
-    return position >= query.since and (query.before is None or position < query.before)
+def _between(rows: Sequence[Arrival], query: StreamQuery) -> Sequence[Arrival]:
+    if not query.since and query.before is None:
+        return rows
+    return [
+        row for row in rows if query.since <= row.position and (query.before is None or row.position < query.before)
+    ]
 
 
 def _is_after(position: int, query: StreamQuery) -> bool:

@@ -50,14 +50,16 @@ class FeedNames:
         if found is None:
             return item
         title, own = found
-        nameless = item.rfind(_NAMELESS)
+        nameless = item.rfind(_NAMELESS, -_BEFORE_IDS)
         if nameless >= 0 and item.startswith(b'_id":', nameless + len(_NAMELESS) + 2):
             return item[:nameless] + own + item[nameless + len(_NAMELESS) - 1 :]
-        return item.replace(title, own, 1)
+        return item if title == own else item.replace(title, own, 1)
 
 
 _NAMELESS = b'"author":{"type":"card"}'
 """The author in an item without one: its last member before the ids."""
+_BEFORE_IDS = 200
+"""Bytes of an item's end in which such an author begins; both ids have at most 20 digits."""
 
 
 def _card(name: str) -> bytes:

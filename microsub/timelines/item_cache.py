@@ -80,12 +80,14 @@ class ItemCache:
         if missing:
             read = dict(zip(missing, await self._read(missing, _SHORT, within_reach), strict=True))
             found = [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
-        count = within((data if isinstance(data, int) else _size(data or b"") for data in found), PIECE)
-        large = [item_id for item_id, data in zip(ids[:count], found, strict=False) if isinstance(data, int)]
-        whole = dict(zip(large, await self._read(large, sys.maxsize, within_reach), strict=True)) if large else {}
-        shown = zip(ids[:count], found, strict=False)
-        read_whole = (whole.get(item_id) if isinstance(data, int) else data for item_id, data in shown)
-        return [None if isinstance(data, int) else data for data in read_whole]
+        sizes = [_size(data) for data in found]
+        count = len(found) if sum(sizes) <= PIECE else within(sizes, PIECE)
+        found = found[:count]
+        large = [item_id for item_id, data in zip(ids, found, strict=False) if isinstance(data, int)]
+        if large:
+            whole = dict(zip(large, await self._read(large, sys.maxsize, within_reach), strict=True))
+            found = [whole.get(one) if isinstance(data, int) else data for one, data in zip(ids, found, strict=False)]
+        return [None if isinstance(data, int) else data for data in found]
 
     async def aclose(self) -> None:
         """Stop listening and forget everything."""
@@ -150,8 +152,13 @@ class ItemCache:
             read.all_stale = True
 
 
-def _size(data: bytes | Texts) -> int:
-    return len(data.own) + len(data.full) if isinstance(data, Texts) else len(data)
+def _size(data: bytes | Texts | int | None) -> int:
+    """The bytes of an item, or its size itself if it is too large to be read at once."""
+    if type(data) is bytes:
+        return len(data)
+    if isinstance(data, Texts):
+        return len(data.own) + len(data.full)
+    return data if isinstance(data, int) else 0
 
 
 def _opened(data: bytes | Texts | None, now: float) -> bytes | Texts | None:

@@ -231,11 +231,16 @@ async def places_of(redis: Redis, user: str, ids: Sequence[str]) -> dict[str, in
     parts = list(batches(ids))
     replies = await redis.pipeline([("ZMSCORE", keys.arrivals(user), *part) for part in parts])
     return {
-        item: int(float(at))
+        item: int(at)
         for part, reply in zip(parts, replies, strict=True)
         for item, at in zip(part, reply, strict=True)
         if at is not None
     }
+
+
+def _words(flat: Sequence[bytes]) -> list[str]:
+    """A reply of ids and numbers, which have no spaces, as texts: decoded at once, as there are many of them."""
+    return text(b" ".join(flat)).split(" ") if flat else []
 
 
 async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: ShownState) -> dict[str, int]:
@@ -257,7 +262,7 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
             ("ZRANGE", name, score, "+inf", "BYSCORE", "LIMIT", 0, size, "WITHSCORES") for name, score, size in some
         ]
         for (name, score, size), flat in zip(some, await redis.pipeline(pages), strict=True):
-            found = texts(flat)
+            found = _words(flat)
             ids.update(dict.fromkeys(found[0::2]))
             if len(found) == 2 * size:
                 # Scores stay. Items with the last one are read again, and more of them if they fill a whole piece.
@@ -283,9 +288,8 @@ async def bare_arrivals(redis: Redis, user: str, query: ArrivalQuery) -> tuple[l
     removing, flat = await redis.pipeline([("EXISTS", keys.removed_channels(user)), page])
     if removing:
         return None
-    found = texts(flat)
-    rows = [(item, int(float(at))) for item, at in zip(found[0::2], found[1::2], strict=True)]
-    return rows, len(rows) == size
+    found = _words(flat)
+    return list(zip(found[0::2], map(int, found[1::2]), strict=True)), len(found) == 2 * size
 
 
 async def in_channels(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str], state: ShownState) -> set[str]:
