@@ -141,7 +141,10 @@ class NativeContents:
     async def _tagged(
         self, user: str, channels: Sequence[Channel], ids: Sequence[str]
     ) -> dict[str, tuple[int, list[str]]]:
-        """Those of the items that the channels show, in their order, each with its position and its tags. One round trip."""
+        """Those of the items that the channels show, in their order, each with its position and its tags.
+
+        One round trip.
+        """
         uids = list(dict.fromkeys([SAVED, *(channel.uid for channel in channels)]))
         names = {SAVED: STARRED, **{uid: LABEL + name for name, uid in label_names(channels).items()}}
         places, unread, shown = await asyncio.gather(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TypeVar
 
 from microsub.base.urls import mask_credentials
@@ -199,9 +200,7 @@ class Streams:
             at = events[-1].id
         places = await places_of(self._redis, user, list(edited)) if edited else {}
         rows = [Arrival(item, place, False, False) for item, place in places.items() if place < query.since]
-        rows = sorted(
-            (row for row in rows if _is_after(row.position, query)), key=_place, reverse=not query.oldest_first
-        )
+        rows = sorted(_after(rows, query), key=_place, reverse=not query.oldest_first)
         return await self._among(user, uids, rows, query, chosen)
 
     async def _from_sets(self, user: str, uids: Sequence[str], query: StreamQuery, chosen: _Selection) -> list[Arrival]:
@@ -218,8 +217,7 @@ class Streams:
             places = await arrivals_in(self._redis, user, chosen.inside[:1], "posts")
             chosen = replace(chosen, inside=chosen.inside[1:])
         rows = [Arrival(item, at, False, known == "saved") for item, at in places.items()]
-        rows = [row for row in _between(rows, query) if _is_after(row.position, query)]
-        rows.sort(key=_place, reverse=not query.oldest_first)
+        rows = sorted(_after(_between(rows, query), query), key=_place, reverse=not query.oldest_first)
         return await self._among(user, uids, rows, query, chosen, known)
 
     async def _among(
@@ -328,8 +326,8 @@ class Streams:
                 chosen.is_empty = True
 
 
-def _place(row: Arrival) -> int:
-    return row.position
+_place = itemgetter(1)
+"""The position of a row: an account can have 200,000."""
 
 
 def _between(rows: Sequence[Arrival], query: StreamQuery) -> Sequence[Arrival]:
@@ -340,7 +338,9 @@ def _between(rows: Sequence[Arrival], query: StreamQuery) -> Sequence[Arrival]:
     ]
 
 
-def _is_after(position: int, query: StreamQuery) -> bool:
+def _after(rows: Sequence[Arrival], query: StreamQuery) -> Sequence[Arrival]:
     if query.after is None:
-        return True
-    return position > query.after if query.oldest_first else position < query.after
+        return rows
+    if query.oldest_first:
+        return [row for row in rows if row.position > query.after]
+    return [row for row in rows if row.position < query.after]
