@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from microsub.accounts import AppRequests
 from microsub.base.errors import InvalidRequest
 from microsub.greader.api import OK, NativeCall, NativeRoute, NativeTable
-from microsub.greader.ids import READING_LIST, StreamName, items_of, microseconds, stream_of
+from microsub.greader.ids import StreamName, items_of, microseconds, stream_of
 from microsub.greader.streams import StreamQuery, Streams, label_names
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
 from microsub.posts import Items
@@ -79,7 +79,7 @@ class NativeMarks:
         """Mark all items that had arrived in a stream by `ts` as read."""
         text = call.params.text("ts")
         before = None if text is None else microseconds(text) + 1
-        name = call.params.text("s") or READING_LIST
+        name = call.params.need("s", "the stream to mark")  # a request that was cut mustn't mark everything
         query = StreamQuery(stream_of(name), _ALL, before=before, without=(_READ,))
         page = await self.streams.page(call.user, call.channels, query, call.now)
         if page.rows:
