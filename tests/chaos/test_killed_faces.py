@@ -29,7 +29,7 @@ from tests.support.visitor import FIREFOX, Visitor
 from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 
-STEPS = int(os.environ.get("CHAOS_STEPS", "40"))
+STEPS = int(os.environ.get("CHAOS_STEPS", "16"))
 SEED = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
 PUBLISHED = 0.15
 """The probability that a step is a new post, which workers bring."""
