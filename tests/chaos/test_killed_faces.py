@@ -188,8 +188,8 @@ async def faces_of_alice(it: World, server: MortalServer) -> Faces:
 
 @pytest.mark.timeout(600 + STEPS * 15)
 async def test_three_faces_agree_while_processes_are_killed(tmp_path: Path) -> None:
-    """Whatever dies with SIGKILL in the middle of a change or of a delivery: apps repeat what wasn't acknowledged, and
-    then all of them show what the model has, which was changed once.
+    """Processes die with SIGKILL in the middle of changes and deliveries, and apps repeat the changes that weren't
+    acknowledged: then all of them show the model's state.
     """
     print(f"CHAOS_SEED={SEED}")
     chance, history = random.Random(SEED), list[str]()

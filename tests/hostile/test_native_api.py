@@ -106,7 +106,7 @@ def checked(reply: httpx.Response, where: object) -> None:
 
 
 async def test_odd_parameters(server: World, alice: Reader, app: NativeApp) -> None:
-    """In query, body and path of each request; what is refused changes nothing, and reading never does."""
+    """In query, body and path of each request; a refused request changes nothing."""
     await server.publish(FEED, *posts("a", "b", "c"))
     await alice.post(action="follow", channel="home", url=FEED)
     before = await kept_of_alice(server)
