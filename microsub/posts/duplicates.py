@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from microsub.base.urls import normalise_url
 from microsub.model.reader import Duplicate
+from microsub.posts.thin import completed, with_others
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import reading, text
@@ -123,7 +124,7 @@ async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str
     maps = (keys.feed_guids(feed_id), keys.feed_departed(feed_id))
     stored, departed = await redis.pipeline([("HMGET", key, *guids) for key in maps])
     ids = {key: text_of(item or left) for key, item, left in zip(posts, stored, departed, strict=True) if item or left}
-    links = await redis.pipeline([("HGET", keys.item(item), "link") for item in ids.values()])
+    links = await links_of(redis, [*ids.values()])
     return {
         key: item
         for (key, item), link in zip(ids.items(), links, strict=True)
@@ -136,12 +137,18 @@ async def copies(redis: Redis, feed_id: str, posts: Mapping[str, tuple[Sequence[
     guids = [(key, guid) for key, (names, _) in posts.items() for guid in names]
     found = await redis.command("HMGET", keys.feed_imported(feed_id), *(guid for _, guid in guids))
     ids = [(key, item) for (key, _), some in zip(guids, found, strict=True) if some for item in text_of(some).split()]
-    links = await redis.pipeline([("HGET", keys.item(item), "link") for _, item in ids])
+    links = await links_of(redis, [item for _, item in ids])
     by_key: dict[str, str] = {}
     for (key, item), link in zip(ids, links, strict=True):
         if link is not None and _agree(text_of(link), posts[key][1]):
             by_key[key] = f"{by_key.get(key, '')} {item} {feed_id}".strip()
     return by_key
+
+
+async def links_of(redis: Redis, ids: Sequence[str]) -> list[bytes | None]:
+    """The links of these items, None for a missing item. One round trip."""
+    rows = await redis.pipeline([("HMGET", keys.item(item), *with_others(("link",))) for item in ids])
+    return [completed(("link",), row)[0] for row in rows]
 
 
 def _agree(link: str, other: str) -> bool:

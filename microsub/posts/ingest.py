@@ -32,6 +32,7 @@ from microsub.posts.garbage import listed_again
 from microsub.posts.guid_changes import changed_guids, window
 from microsub.posts.items import Items
 from microsub.posts.packing import packed
+from microsub.posts.thin import completed, thinned, with_others
 from microsub.posts.values import (
     ANY,
     ARTICLES,
@@ -262,7 +263,7 @@ class PostWriter:
         key = keys.feed_guids(feed_id)
         ids = await self._redis.command("HMGET", key, *(one.shared for one in candidates))
         pairs = [(one, text(item_id)) for one, item_id in zip(candidates, ids, strict=True) if item_id is not None]
-        links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
+        links = await duplicates.links_of(self._redis, [item_id for _, item_id in pairs])
         # The link of a deleted post isn't known any more; a post published after the deletion is another one.
         listed = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed_id), one.shared) for one, _ in pairs])
         same = [
@@ -281,10 +282,11 @@ class PostWriter:
 
     async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
         """The stored state of these items (guid → id), by guid; tombstones are left out."""
-        rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
+        asked = with_others(_KNOWN)
+        rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *asked) for item_id in ids.values()])
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
-            texts = [text(value) if value else "" for value in row]
+            texts = [text(value) if value else "" for value in completed(_KNOWN, row)]
             digest, score, author, published, common, registered, version, confirmed, note, *names = texts
             if score:
                 latest, since = max(version, confirmed), float(registered or 0)
@@ -346,7 +348,7 @@ class PostWriter:
                 del fields["incomplete"]
             if candidate.guid in was:
                 fields[duplicates.WAS] = was[candidate.guid]
-            commands.append(("HSET", keys.item(item_id), *_flat(fields)))
+            commands.append(("HSET", keys.item(item_id), *_flat(thinned(fields))))
             if candidate.common:
                 commands += duplicates.register(candidate.common, _post_of(feed, item_id, candidate))
         await duplicates.run_and_shorten(self._redis, commands, [one.common for one in fresh if one.common])

@@ -1,6 +1,7 @@
 """Packing of the posts that an earlier version stored, by and by, while they are read and edited.
 
-Up to layout 8 their JSON was plain, and up to layout 11 they stored the whole digest that they share with duplicates.
+Up to layout 8 their JSON was plain, up to layout 11 they stored the whole digest that they share with duplicates, and
+up to layout 13 fields that are the same as others (`thin`).
 Ids are visited in order, and the next one is kept in Redis, so that a process that takes over goes on there. Each post
 is packed only if its JSON is still the one that was read: an edit in between is packed already. Repeating it changes
 nothing.
@@ -19,13 +20,14 @@ from microsub.posts import duplicates
 from microsub.posts.garbage import newest_id
 from microsub.posts.items import PIECE, within
 from microsub.posts.packing import packed
+from microsub.posts.thin import scripted
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import load
 
-_PACK, _CHANGED_IF = load("item_pack"), load("compare_and_set")
+_PACK, _THIN, _CHANGED_IF = load("item_pack"), load("item_thin"), load("compare_and_set")
 _BATCH = 50
 """Posts at once: Redis writes them in about two milliseconds, and answers others then."""
 _REST = 4.0
@@ -39,7 +41,7 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class RepackingReport:
     """The result: the number of packed `posts`, and their bytes `before` and `after`; `shortened` of them had whole
-    digests, whose bytes are counted as well.
+    digests, and `thinned` ones fields that were the same as others, whose bytes are counted as well.
 
     With `dry_run` nothing was changed: this is what would be packed, or an estimate of it if there are more ids than
     were looked at (`estimated`). `left`: another process is packing posts, and this one has left them to it.
@@ -47,6 +49,7 @@ class RepackingReport:
 
     posts: int = 0
     shortened: int = 0
+    thinned: int = 0
     before: int = 0
     after: int = 0
     dry_run: bool = False
@@ -65,7 +68,8 @@ class RepackingReport:
         did = "would be packed" if self.dry_run else "were packed"
         freed = "would free" if self.dry_run else "freed"
         sizes = f"{_megabytes(self.before - self.after)} of {_megabytes(self.before)}"
-        return f"{some}{self.posts} posts and {self.shortened} digests {did}, which {freed} {some}{sizes}"
+        what = f"{self.posts} posts, {self.shortened} digests and fields of {self.thinned} posts"
+        return f"{some}{what} {did}, which {freed} {some}{sizes}"
 
 
 @dataclass(eq=False, repr=False)
@@ -93,6 +97,7 @@ class Repacking:
                         "all posts are packed",
                         posts=report.posts,
                         shortened=report.shortened,
+                        thinned=report.thinned,
                         before=report.before,
                         after=report.after,
                     )
@@ -110,13 +115,13 @@ class Repacking:
         ids = range(first, last + 1, step)
         for start in range(0, len(ids), _BATCH):
             report = await self._batch(ids[start : start + _BATCH], report)
-        sums = {name: getattr(report, name) * step for name in ("posts", "shortened", "before", "after")}
+        sums = {name: getattr(report, name) * step for name in ("posts", "shortened", "thinned", "before", "after")}
         return replace(report, **sums)
 
     async def _batch(self, ids: Sequence[int], report: RepackingReport) -> RepackingReport:
         """Pack the plain ones of these posts, a few megabytes at a time, unless it is a dry run."""
         texts = list(map(str, ids))
-        report = await self._digests(texts, report)
+        report = await self._thin(texts, await self._digests(texts, report))
         stored = await self.redis.pipeline([("HSTRLEN", keys.item(one), "Data") for one in texts])
         left = [(one, size) for one, size in zip(texts, stored, strict=True) if size]
         while left:
@@ -138,6 +143,13 @@ class Repacking:
                 after=report.after + sum(len(found[one]) for one in done),
             )
         return report
+
+    async def _thin(self, ids: Sequence[str], report: RepackingReport) -> RepackingReport:
+        """Delete fields of these posts that are the same as others, unless it is a dry run."""
+        how = "count" if report.dry_run else "thin"
+        sizes = await self.redis.scripts([_THIN(one, how=how, rest=scripted()) for one in ids])
+        thinned = report.thinned + sum(size > 0 for size in sizes)
+        return replace(report, thinned=thinned, before=report.before + sum(sizes))
 
     async def _digests(self, ids: Sequence[str], report: RepackingReport) -> RepackingReport:
         """Shorten the digests of these posts and move the sets of their duplicates, unless it is a dry run."""

@@ -70,7 +70,7 @@ articles = key("meta:articles")
 """
 
 packing = key("meta:packing")
-"""String: the next item id to be packed. Permanent while there are posts of layout 11 or earlier.
+"""String: the next item id to be packed. Permanent while there are posts of layout 13 or earlier.
 `posts.repacking`.
 """
 
@@ -185,8 +185,9 @@ its full text, packed likewise), `full_of` (the link whose page was read for it)
 `version`, `confirmed`, `untold` (version of an edit that isn't announced yet), `score`, `updated`, `discovered`,
 `author`, `link`, `twin` (the identity it shares with duplicates), `twin_at` (Unix time of its last registration),
 `incomplete`, `asked`, `own` (digest of what the post itself says), `condemned`, `was` (duplicates in feeds that have
-become this one), `by_user` (its user wrote it with an app), and the fields that a program saved. Permanent, deleted
-when no timeline or output feed refers to it any more.
+become this one), `by_user` (its user wrote it with an app), and the fields that a program saved. `link`, `updated` and
+`twin_at` aren't stored if they are the same as the guid and `discovered` (`posts.thin`). Permanent, deleted when no
+timeline or output feed refers to it any more.
 `posts.items`.
 """
 

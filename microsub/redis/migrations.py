@@ -17,7 +17,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
-VERSION = 13
+VERSION = 14
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
 
 PACKED = 9
@@ -34,6 +34,9 @@ SHORT_DIGESTS = 12
 
 COMPACT_UNREAD = 13
 """From this layout on, the unread items of a channel are a set of ids without their times."""
+
+THIN_POSTS = 14
+"""From this layout on, a link that is the guid, and times that are that of discovery, aren't stored again."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -74,6 +77,11 @@ async def _shorten_digests(redis: Redis) -> None:
     await redis.command("SET", keys.packing(), 1)
 
 
+async def _thin_posts(redis: Redis) -> None:
+    """Let upkeep visit all posts from the first one on. They can be read as they are."""
+    await redis.command("SET", keys.packing(), 1)
+
+
 async def _look_for_unread(redis: Redis) -> None:
     """Note that there may be sorted sets of unread items, which upkeep packs. Scripts use them as they are."""
     await redis.command("SET", keys.packing_timelines(), 1, "NX")
@@ -85,6 +93,7 @@ STEPS: Mapping[int, Step] = {
     ARRIVALS_ON_DEMAND: _look_for_orders,
     SHORT_DIGESTS: _shorten_digests,
     COMPACT_UNREAD: _look_for_unread,
+    THIN_POSTS: _thin_posts,
 }
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 

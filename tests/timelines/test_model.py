@@ -407,7 +407,7 @@ class Machine(History):
 
     @rule(uid=st.sampled_from(ALL))
     def was_unread_before_the_migration(self, uid: str) -> None:
-        """What is unread is in the form of layout 12 again."""
+        """The unread items are in the form of layout 12 again."""
         self.run(unread_of_layout_12(self.redis, ANN, uid))
 
     @rule(uid=st.sampled_from(ALL))

@@ -1,4 +1,4 @@
-"""What is unread in a channel: how it is kept, walked and marked, and how that of earlier data is packed."""
+"""The unread items of a channel: how they are kept, walked and marked, and how those of earlier data are packed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def of_layout_12(world: OneReader) -> dict[str, tuple[int, dict[str, bool]
     return before
 
 
-async def test_what_was_unread_stays_unread_before_and_after_packing(world: OneReader) -> None:
+async def test_unread_items_stay_so_before_and_after_packing(world: OneReader) -> None:
     """A dry run says how many ids there are, and about what is freed. It changes nothing."""
     before = await of_layout_12(world)
     assert await states(world) == before

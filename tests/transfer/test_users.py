@@ -171,11 +171,14 @@ class Everything:
             ]
             found[f"{uid} since"] = {records[one.feed].url: since.get(one.feed) for one in followed}
             for what in ("posts", "unread", "read", "hidden", "hidden_read"):
-                key = getattr(keys, what)
-                flat = await self.world.redis.command("ZRANGE", key(self.user, uid), 0, -1, "WITHSCORES")
-                ids = [item.decode() for item in flat[0::2]]
-                names = await self._names(ids, False)
-                rows = [(*name, float(score)) for name, score in zip(names, flat[1::2], strict=True)]
+                key = "posts" if what == "unread" else what
+                flat = await self.world.redis.command("ZRANGE", getattr(keys, key)(self.user, uid), 0, -1, "WITHSCORES")
+                scores = {item.decode(): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True)}
+                if what == "unread":
+                    unread = await self.world.redis.command("SMEMBERS", keys.unread(self.user, uid))
+                    scores = {item.decode(): scores[item.decode()] for item in unread}
+                names = await self._names([*scores], False)
+                rows = [(*name, score) for name, score in zip(names, scores.values(), strict=True)]
                 # Posts of several feeds with the same microsecond are ordered by the digits of their ids.
                 found[f"{uid} {what}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
             left = [one async for some in absences(self.world.redis, self.user, uid) for one in some]

@@ -291,4 +291,6 @@ async def _unclaimed(redis: Redis, seen: Seen, found: Findings, ids: Sequence[st
         created = seen.records[str(seen.items.feed(item))].created or 0.0
         if invariants.is_unclaimed(seen, item, created, float(discovered or 0)):
             claim = owner.decode() if owner is not None else None
-            found.found += invariants.post_enters_once(seen, item, guid.decode(), (updated or score).decode(), claim)
+            found.found += invariants.post_enters_once(
+                seen, item, guid.decode(), (updated or discovered or score).decode(), claim
+            )

@@ -2,7 +2,7 @@
 --
 -- Atomic: an item is written only if it exists (a deleted one isn't recreated) and no later document has changed or
 -- confirmed it. The result of a look-up is written only to its version, and an item that differs from the document at
--- this moment is left to an edit.
+-- this moment is left to an edit. A link that isn't stored is the guid, so it is stored when the guid changes.
 --
 -- KEYS  1 item
 -- ARGV  1 how: 'change', 'complete' or 'confirm'  2 version?: of the change or of the document, '' without an order
@@ -21,6 +21,12 @@ if action == 'complete' then
   if before ~= version or hash ~= ARGV[3] then return 0 end
 elseif version ~= '' and (before > version or confirmed > version) then
   return 0
+end
+for at = 4, #ARGV, 2 do
+  if ARGV[at] == 'guid' or ARGV[at] == 'written_guid' then
+    local named = redis.call('HMGET', KEYS[1], 'written_guid', 'guid')
+    redis.call('HSETNX', KEYS[1], 'link', named[1] and named[1] ~= '' and named[1] or named[2] or '')
+  end
 end
 redis.call('HSET', KEYS[1], unpack(ARGV, 4))
 return 1
