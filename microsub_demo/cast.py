@@ -136,7 +136,7 @@ def _fill(line: str, blog: Blog, chance: random.Random) -> str:
 
 def _title(blog: Blog, kind: str, number: int, chance: random.Random) -> str | None:
     if kind == "event":
-        return f"An evening of {chance.choice(blog.words['thing'])}, no. {number}"
+        return f"An evening of {chance.choice(blog.words['thing'])}, no. {number % 100}"
     if kind in _TITLED or blog.format == "jsonfeed":
         return _fill(chance.choice(blog.titles), blog, chance)
     return None

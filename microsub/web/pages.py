@@ -23,7 +23,7 @@ from microsub import (
     __version__,
     web,  # jinja2 is loaded with the first page
 )
-from microsub.base.clock import DAY, HOUR
+from microsub.base.clock import DAY, HOUR, MINUTE
 from microsub.base.digests import sha256_hex
 from microsub.base.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
 from microsub.base.texts import SentenceTable, translated
@@ -149,14 +149,14 @@ def moment(seconds: float, translate: Callable[[str], str] = str) -> str:
 
 
 def age(seconds: float, translate: Callable[[str], str] = str) -> str:
-    """A time that has passed, short for people: `3 h`. Less than a minute, and the future, is `0 min`."""
-    length, unit = next((one for one in _AGES if seconds >= one[0]), _AGES[-1])
-    return translate(unit).format(number=max(0, int(seconds // length)))
+    """A time that has passed, short for people: `3 h`. Less than a minute, and the future, is `now`."""
+    length, unit = next((one for one in _AGES if seconds >= one[0]), (MINUTE, N_("now")))
+    return translate(unit).format(number=int(seconds // length))
 
 
 _AGES = (
     *((365 * DAY, N_("{number} y")), (30 * DAY, N_("{number} mo")), (DAY, N_("{number} d")), (HOUR, N_("{number} h"))),
-    (60, N_("{number} min")),
+    (MINUTE, N_("{number} min")),
 )
 
 
