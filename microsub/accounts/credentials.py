@@ -213,6 +213,11 @@ class LocalCredentials:
         found = await self._redis.pipeline([("EXISTS", keys.invitation(user)) for user in users])
         return {user for user, there in zip(users, found, strict=True) if there}
 
+    async def with_credentials(self, users: Sequence[str]) -> set[str]:
+        """Those of the users with a password or a passkey. One round trip."""
+        found = await self._redis.pipeline([("EXISTS", keys.credentials(user), keys.passkeys(user)) for user in users])
+        return {user for user, there in zip(users, found, strict=True) if there}
+
     async def invited(self, code: str) -> str | None:
         """The user whom the code invites; None if it isn't valid."""
         user = owner_in(code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from microsub.reader.admin.pages import ADMIN
+from microsub.reader.admin.frame import ADMIN
 from microsub.reader.channels.pages import CHANNELS
 from microsub.reader.follow.pages import FOLLOW
 from microsub.reader.settings.menu import SETTINGS

@@ -36,10 +36,11 @@ from microsub.greader.reads import NativeReading
 from microsub.greader.streams import Streams
 from microsub.hub import HubEndpoint, TopicActions, TopicEndpoint
 from microsub.hub.store import PATH as TOPICS
-from microsub.identity import ConsentPages, OAuthEndpoint, RequestCredentials
+from microsub.identity import INVITATION_PATH, ConsentPages, OAuthEndpoint, RequestCredentials
 from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
 from microsub.identity.pages import account, sign_in, start
+from microsub.identity.pages.account import CREDENTIALS
 from microsub.micropub import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
@@ -49,6 +50,7 @@ from microsub.post_store.api import PATH as POST_STORE
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, installed
 from microsub.reader.admin import pages as admin
+from microsub.reader.admin.users import UserPages
 from microsub.reader.answering import pages as answering
 from microsub.reader.channel_list import ChannelList
 from microsub.reader.channels import filters
@@ -72,6 +74,7 @@ from microsub.reader.reading.posts import FeedFaces, PostViews
 from microsub.reader.reading.undo import UndoRecords
 from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
+from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.parts import WebParts
 from microsub.timelines import ReadState, SavedPosts
@@ -377,9 +380,14 @@ def _reader_routes(
             dead=parts.dead_letters,
             retry=parts.retry_letters,
             hubs=parts.subscription_store,
-            accounts=stores.accounts,
-            activity=parts.activity,
-            credentials=parts.local.credentials,
+            users=UserPages(
+                stores.accounts,
+                parts.activity,
+                parts.local.credentials,
+                AccountChanges(parts.config, stores),
+                INVITATION_PATH,
+                CREDENTIALS,
+            ),
             applied=stores.applied,
             backend=parts.backend,
             looks=looks,

@@ -150,7 +150,11 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
     Tokens and sessions end at once, and their feeds are no longer polled for them. Raises InvalidRequest if only the
     admin can remove the entry; then nothing is changed.
     """
-    taken_out = await configuration(settings, stores).take_out(name)
+    return await _remove(configuration(settings, stores), stores, name, now)
+
+
+async def _remove(config: backend_file.Configuration, stores: Stores, name: str, now: float) -> bool:
+    taken_out = await config.take_out(name)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
         await applier(stores).apply(Change(ChangeKind.USER_REMOVED, name), now)
@@ -160,13 +164,38 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`, except for sign-ins. Raises NotFound, and InvalidRequest if the URL is in use."""
+    await _restore(stores, name, now)
+    await write_back(settings, stores)
+
+
+async def _restore(stores: Stores, name: str, now: float) -> None:
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"no removed user is called '{name}'")
     # The user may have been removed from the file, which deletes nothing permanently.
     await stores.accounts.end_access(name)
     await applier(stores).apply(Change(ChangeKind.USER_ADDED, name, value=found.me, restored=True), now)
-    await write_back(settings, stores)
+
+
+class AccountChanges:
+    """Users added, removed and restored by an admin's page, with the same effects as `microsub user`."""
+
+    def __init__(self, config: backend_file.Configuration, stores: Stores) -> None:
+        self._config, self._stores = config, stores
+
+    async def add(self, name: str, now: float) -> None:
+        """See `add_user`."""
+        await add_user(self._stores, name, "", now)
+        self._config.touched()
+
+    async def remove(self, name: str, now: float) -> None:
+        """See `remove_user`."""
+        await _remove(self._config, self._stores, name, now)
+
+    async def restore(self, name: str, now: float) -> None:
+        """See `restore_user`."""
+        await _restore(self._stores, name, now)
+        self._config.touched()
 
 
 async def end_sessions(stores: Stores, name: str) -> None:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts import Accounts, Activity, LocalCredentials, UserQuotas
+from microsub.accounts import UserQuotas
 from microsub.admin import STATES, FollowedFeed, HourFigures, ServerOverview, Survey, unless_away
 from microsub.backend_file import Applied, AppliedFile
 from microsub.base.clock import DAY
@@ -30,20 +29,17 @@ from microsub.configuration.model import encode
 from microsub.feeds import FeedCondition, Feeds
 from microsub.polling import PollOnRequest
 from microsub.reader.admin import looks as looks_pages
+from microsub.reader.admin.frame import ADMIN, PAGE, SECTIONS, guarded, shown, turn_of, turned
+from microsub.reader.admin.users import UserPages
 from microsub.reader.looks import InstanceLooks
 from microsub.reader.places import ITEM_ID
 from microsub.search import PostSearch
 from microsub.web.pages import N_
-from microsub.web.routes import Handler, form, page
+from microsub.web.routes import form, page
 from microsub.web.visit import PageSite, PageVisit
 from microsub.websub import SubscriptionStore
 from microsub.work import DeadLetter, DeadLetters, is_letter_id
 
-ADMIN = "/admin"
-PAGE = 50
-"""Feeds, users or dead letters on one page."""
-FARTHEST = 10_000
-"""The maximum page number."""
 _LONGEST_FIELD = 2_000
 _LONGEST_FILE = 100_000
 """Maximum characters shown of a message's field, and of backend.json."""
@@ -53,16 +49,6 @@ _BETWEEN = ' "<>\\'
 _ESCAPED = re.compile(r"(?i)\\(?:/|u00([2-7][0-9a-f]))")
 
 RetryLetters = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
-
-SECTIONS: Mapping[str, str] = {
-    ADMIN: N_("Overview"),
-    f"{ADMIN}/feeds": N_("Feeds"),
-    f"{ADMIN}/letters": N_("Dead letters"),
-    f"{ADMIN}/hubs": N_("Hubs"),
-    f"{ADMIN}/users": N_("Users"),
-    f"{ADMIN}/looks": N_("Name and colour"),
-    f"{ADMIN}/configuration": N_("Configuration"),
-}
 
 
 def routes(
@@ -77,9 +63,7 @@ def routes(
     dead: DeadLetters,
     retry: RetryLetters,
     hubs: SubscriptionStore,
-    accounts: Accounts,
-    activity: Activity,
-    credentials: LocalCredentials,
+    users: UserPages,
     applied: Applied,
     backend: Callable[[], Status],
     looks: InstanceLooks,
@@ -90,7 +74,7 @@ def routes(
     `retry` puts dead letters back, and returns failures as text; `backend` returns the state of backend.json;
     `changed` is called after a change of settings.
     """
-    admins = partial(_admins, quotas)
+    admins = partial(guarded, quotas)
     feed_path, feed, letters = f"{ADMIN}/feeds/{{id}}", partial(_feed, feeds), f"{ADMIN}/letters"
     return [
         page(site, ADMIN, admins(partial(_overview, overview, survey, post_search))),
@@ -101,57 +85,10 @@ def routes(
         form(site, f"{letters}/retry", admins(partial(_retry, dead, retry))),
         form(site, f"{letters}/drop", admins(partial(_drop, dead))),
         page(site, f"{ADMIN}/hubs", admins(partial(_hubs, survey, hubs))),
-        page(site, f"{ADMIN}/users", admins(partial(_users, accounts, activity, credentials))),
+        *users.routes(site, admins),
         *looks_pages.routes(site, f"{ADMIN}/looks", admins, SECTIONS, looks, changed),
         page(site, f"{ADMIN}/configuration", admins(partial(_configuration, applied, backend))),
     ]
-
-
-def _admins(quotas: UserQuotas, handler: Handler) -> Handler:
-    """A page for admins only; other users get NotFound."""
-
-    async def guarded(visit: PageVisit) -> Response:
-        session = visit.require_session()
-        if not session.admin:
-            raise NotFound(N_("Check the address, or go to the start page."))
-        await quotas.count(session.user, visit.now)
-        return await handler(visit)
-
-    return guarded
-
-
-def _shown(visit: PageVisit, template: str, **values: Any) -> Response:
-    """A page with the list of sections next to it."""
-    return visit.page(template, sections=SECTIONS, now=visit.now, **values)
-
-
-@dataclass(frozen=True, slots=True)
-class PageTurn:
-    """A page of a long list, counted from 1; `earlier` and `later` are page numbers, 0 for none."""
-
-    number: int
-    later: int
-
-    @property
-    def earlier(self) -> int:
-        """The previous page's number."""
-        return self.number - 1
-
-    @property
-    def beyond(self) -> int:
-        """The number of entries on earlier pages."""
-        return (self.number - 1) * PAGE
-
-
-def _turn(visit: PageVisit) -> PageTurn:
-    text = visit.query.get("page", "1")
-    number = int(text) if re.fullmatch(r"[0-9]{1,5}", text, re.ASCII) else 1
-    return PageTurn(min(max(number, 1), FARTHEST), 0)
-
-
-def _turned(turn: PageTurn, found: Sequence[object]) -> PageTurn:
-    """The same page with its neighbours: `found` has one entry more than a page if there is a later one."""
-    return PageTurn(turn.number, turn.number + 1 if len(found) > PAGE else 0)
 
 
 # --- overview -------------------------------------------------------------------------------------------------------
@@ -168,7 +105,7 @@ async def _overview(overview: ServerOverview, survey: Survey, search: PostSearch
     behind = 0 if search is None else -(-(await unless_away(search.behind(visit.now)) or 0) // 60)
     unusable = search is not None and await unless_away(search.is_unusable(visit.now))
     values = {"state": state, "plots": plots, "days": by_day(state.hours), "held": held}
-    return _shown(visit, "overview.html", **values, behind=behind, unusable=unusable)
+    return shown(visit, "overview.html", **values, behind=behind, unusable=unusable)
 
 
 # --- plots: the last week as bars, one for each hour, and the table of days beside them -----------------------------
@@ -234,18 +171,18 @@ class FeedView:
 
 
 async def _feeds(survey: Survey, visit: PageVisit) -> Response:
-    turn, state = _turn(visit), visit.query.get("state", "")
+    turn, state = turn_of(visit), visit.query.get("state", "")
     state = state if state in STATES else ""
     sums = await survey.recent(visit.now)
     found = await survey.feeds(state, PAGE + 1, turn.beyond)
-    shown = [FeedView.of(feed, visit.now) for feed in found[:PAGE]]
-    return _shown(
+    views = [FeedView.of(feed, visit.now) for feed in found[:PAGE]]
+    return shown(
         visit,
         "admin-feeds.html",
-        feeds=shown,
+        feeds=views,
         state=state,
         sums=sums,
-        turn=_turned(turn, found),
+        turn=turned(turn, found),
         states=STATES,
     )
 
@@ -256,7 +193,7 @@ async def _feed(feeds: Feeds, visit: PageVisit) -> Response:
     if record is None or record.is_internal:
         raise NotFound(N_("There is no such feed."))
     feed = FollowedFeed(record, await feeds.subscriber_count(feed_id))
-    return _shown(
+    return shown(
         visit,
         "admin-feed.html",
         feed=FeedView.of(feed, visit.now),
@@ -296,12 +233,12 @@ async def _letters(dead: DeadLetters, visit: PageVisit, failed: Sequence[str] = 
     after = visit.query.get("after", "")
     found = await dead.list(PAGE + 1, after if is_letter_id(after) else None)
     # In a thread, because secrets are searched for in up to fifty messages.
-    shown = await asyncio.to_thread(lambda: [_readable(letter) for letter in found[:PAGE]])
+    readable = await asyncio.to_thread(lambda: [_readable(letter) for letter in found[:PAGE]])
     last = found[PAGE - 1].id if len(found) > PAGE else ""
     count = await dead.count()
     done = visit.query.get("done", "")
     told = [_lines().found(redacted_text(why)) for why in failed]
-    return _shown(visit, "letters.html", letters=shown, count=count, last=last, failed=told, done=done)
+    return shown(visit, "letters.html", letters=readable, count=count, last=last, failed=told, done=done)
 
 
 async def _retry(dead: DeadLetters, retry: RetryLetters, visit: PageVisit) -> Response:
@@ -323,31 +260,20 @@ async def _chosen(dead: DeadLetters, visit: PageVisit) -> list[DeadLetter]:
     return [letter]
 
 
-# --- hubs, users, configuration -------------------------------------------------------------------------------------
+# --- hubs, configuration --------------------------------------------------------------------------------------------
 
 
 async def _hubs(survey: Survey, store: SubscriptionStore, visit: PageVisit) -> Response:
     sums = await survey.recent(visit.now)
     hubs = dict(sums.hubs) if sums is not None else {}
     counts = await store.counts([f"https://{host}/" for host in hubs])
-    return _shown(visit, "hubs.html", hubs=hubs, counts=counts, sums=sums)
-
-
-async def _users(accounts: Accounts, activity: Activity, credentials: LocalCredentials, visit: PageVisit) -> Response:
-    turn = _turn(visit)
-    found = await accounts.some(PAGE + 1, turn.beyond)
-    names = [user.name for user in found[:PAGE]]
-    seen = await activity.last_seen(names)
-    invited = await credentials.with_invitation(names)
-    users = [replace(user, me=redacted(user.me)) for user in found[:PAGE]]
-    count, turn = await accounts.count(), _turned(turn, found)
-    return _shown(visit, "users.html", users=users, seen=seen, invited=invited, turn=turn, count=count)
+    return shown(visit, "hubs.html", hubs=hubs, counts=counts, sums=sums)
 
 
 async def _configuration(applied: Applied, backend: Callable[[], Status], visit: PageVisit) -> Response:
     last = await applied.last()
     text, is_cut = await asyncio.to_thread(_document, last) if last is not None else ("", False)
-    return _shown(
+    return shown(
         visit,
         "configuration.html",
         problems=[redacted_text(str(problem)) for problem in backend().problems],

@@ -1,0 +1,123 @@
+"""Users on the admin's page: invited, removed and restored."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reader.conftest import ReadingVisitor
+from tests.support.visitor import Shown
+
+USERS = "/admin/users"
+
+
+@pytest.fixture
+async def admin(ann: ReadingVisitor) -> ReadingVisitor:
+    """Ann is an admin who has just signed in."""
+    await ann.server.accounts.set_admin("ann", True)
+    return ann
+
+
+async def invite(admin: ReadingVisitor, name: str) -> Shown:
+    return await admin.browser.submit(await admin.get(USERS), f"{USERS}/invite", name=name)
+
+
+async def test_a_person_is_invited_and_signs_in(admin: ReadingVisitor) -> None:
+    """The link is shown once; who opens it chooses a password. Then nobody can be invited to the account again."""
+    page = await invite(admin, "bob")
+    link = page.tree.css_first("code").text()
+    assert link.startswith("https://reader.example/enrol#bob.")
+    shown = await admin.get(USERS)
+    assert "bob invited" in shown.text
+    assert link not in shown.text
+    local = admin.server.parts.local.credentials
+    code = link.partition("#")[2]
+    assert await local.invited(code) == "bob"
+    again = (await invite(admin, "bob")).tree.css_first("code").text()
+    assert await local.invited(code) is None
+    await local.set_password("bob", "hash", admin.server.now, invitation=again.partition("#")[2])
+    refused = await invite(admin, "bob")
+    assert refused.status == 400
+    assert "has an account already" in refused.text
+    assert refused.tree.css_first("code") is None or "/enrol" not in refused.text
+    assert await local.with_invitation(["bob"]) == set()
+
+
+@pytest.mark.parametrize("seen", ["address", "visit", "passkey"])
+async def test_nobody_is_invited_into_an_account_in_use(admin: ReadingVisitor, seen: str) -> None:
+    """An admin can't read as another person: neither one with an address, nor one who was here."""
+    server = admin.server
+    await server.accounts.add_user("bob", "https://bob.example/" if seen == "address" else "", server.now)
+    if seen == "visit":
+        await server.parts.activity.note("bob", server.now)
+    if seen == "passkey":
+        await server.parts.local.credentials.handle("bob")
+    assert not (await admin.get(USERS)).tree.css(f"form[action='{USERS}/invite'] button[value=bob]")
+    assert (await invite(admin, "bob")).status == 400
+    assert await server.parts.local.credentials.with_invitation(["bob"]) == set()
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a b", "x" * 101, "Bob/../ann", "\u202ebob", "ann"])
+async def test_a_name_that_cant_be_used_is_refused(admin: ReadingVisitor, name: str) -> None:
+    """With the reason on the page, and without a user."""
+    before = [user.name for user in await admin.server.accounts.users()]
+    page = await invite(admin, name)
+    assert page.status == 400
+    assert page.tree.css_first("[role=alert]") is not None
+    assert [user.name for user in await admin.server.accounts.users()] == before
+
+
+async def test_a_user_is_removed_and_restored(admin: ReadingVisitor) -> None:
+    """At once and for 30 days; then apps and browsers have to sign in again."""
+    server = admin.server
+    bob = await server.reader("bob", "home")
+    page = await admin.get(USERS)
+    done = await admin.browser.submit(page, f"{USERS}/remove", name="bob")
+    assert done.status == 303
+    assert "The user is removed." in (await admin.get(done.location)).text
+    user = await server.accounts.user("bob")
+    assert user is not None
+    assert user.disabled is not None
+    assert await server.accounts.tokens("bob") == []
+    assert (await bob.client.get(bob.endpoint, params={"action": "channels"}, headers=bob.headers)).status_code in {
+        401,
+        403,
+    }
+    done = await admin.browser.submit(await admin.get(done.location), f"{USERS}/restore", name="bob")
+    assert "The user is restored." in (await admin.get(done.location)).text
+    user = await server.accounts.user("bob")
+    assert user is not None
+    assert user.disabled is None
+    assert [channel.uid for channel in await server.channels.list("bob")] == ["notifications", "home", "saved"]
+
+
+async def test_an_admin_doesnt_remove_themselves(admin: ReadingVisitor) -> None:
+    """There is no button for it, and a form that is sent anyway is refused."""
+    await admin.server.reader("bob", "home")
+    page = await admin.get(USERS)
+    assert not page.tree.css("button[value=ann]")
+    refused = await admin.browser.submit(page, f"{USERS}/remove", name="ann")
+    assert refused.status == 400
+    assert "can’t remove yourself" in refused.text.replace("'", "’")
+    user = await admin.server.accounts.user("ann")
+    assert user is not None
+    assert user.disabled is None
+
+
+async def test_an_old_sign_in_changes_no_users(admin: ReadingVisitor) -> None:
+    """The page says where to confirm the identity, and has no forms for users."""
+    await admin.server.reader("bob", "home")
+    page = await admin.get(USERS)
+    admin.server.clock.advance(3600)
+    assert (await admin.browser.submit(page, f"{USERS}/invite", name="carl")).status == 403
+    assert (await admin.browser.submit(page, f"{USERS}/remove", name="bob")).status == 403
+    assert await admin.server.accounts.user("carl") is None
+    later = await admin.get(USERS)
+    assert later.tree.css_first("a[href='/account/sign-in']") is not None
+    assert not later.tree.css(f"form[action^='{USERS}']")
+
+
+async def test_other_users_have_no_such_page(ann: ReadingVisitor) -> None:
+    """The forms are as unknown to them as the pages, with a valid token of their own pages, too."""
+    for action in ("invite", "remove", "restore"):
+        assert (await ann.browser.post(f"{USERS}/{action}", {"name": "bob"})).status in {403, 404}
+    assert [user.name for user in await ann.server.accounts.users()] == ["ann"]
