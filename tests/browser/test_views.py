@@ -154,7 +154,7 @@ async def test_reading_goes_on_in_the_next_channel(browser: Browser, server: Rea
 
 
 async def test_a_channel_is_finished_by_one_key(browser: Browser, server: ReadingServer) -> None:
-    """All its posts are read, the next channel is open, and the tab's title has the number of what is left."""
+    """All its posts are read, the next channel is open, and the tab's title has the number of unread posts."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "cat", "/channel/more")
         assert (await page.title()).startswith(f"({COUNT + 2}) More")
