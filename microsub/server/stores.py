@@ -131,9 +131,9 @@ class Stores:
         return (await self.channels.get(user, uid)).settings
 
     async def prepare(self) -> None:
-        """Bring the data to the current layout. Feeds that are followed from now on have automatic full texts."""
-        await migrate(self.redis)
-        await self.channels.automatic_since()
+        """Bring the data to the current layout. In a new database, all feeds have automatic full texts."""
+        if await migrate(self.redis) == 0:
+            await self.channels.automatic_since()
 
     @cached_property
     def user_addresses(self) -> identity.UserAddresses:

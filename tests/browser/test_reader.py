@@ -448,7 +448,7 @@ async def test_one_of_many_channels_is_found(browser: Browser, library: Library)
     async with window(browser) as here:
         page = await library.sign_in(here, "many")
         names = page.locator("#channels li .name")
-        assert await names.all_inner_texts() == ["All", "Notifications", "Home", "Saved"]
+        assert await names.all_inner_texts() == ["All", "Saved", "Notifications", "Home"]
         field = page.locator("#find input")
         await field.press_sequentially("l 11")
         await page.get_by_text("11 channels", exact=True).wait_for()

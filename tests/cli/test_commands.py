@@ -693,8 +693,8 @@ def test_a_packed_post_is_printed(run: Run, data: Path) -> None:
         redis.hset(keys.item(item_id), "Data", packed[:-5])
     corrupt = run("post", item_id)
     assert (corrupt.exit_code, corrupt.stdout, f"the post {item_id} is corrupt" in corrupt.stderr) == (1, "", True)
-    assert run("pack").stdout.startswith("0 posts and 0 digests were packed")
-    assert run("pack", "--dry-run").stdout.startswith("0 posts and 0 digests would be packed")
+    assert run("pack").stdout.startswith("0 posts, 0 digests and fields of 0 posts were packed")
+    assert run("pack", "--dry-run").stdout.startswith("0 posts, 0 digests and fields of 0 posts would be packed")
 
 
 def test_feeds_that_programs_write_are_listed(run: Run) -> None:

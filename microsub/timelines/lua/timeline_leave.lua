@@ -17,6 +17,7 @@
 -- include: reasons
 -- include: gone
 -- include: unread
+-- include: unread_changes
 -- include: arrivals
 -- include: events
 -- include: timeline

@@ -16,6 +16,7 @@
 -- include: reasons
 -- include: gone
 -- include: unread
+-- include: unread_changes
 local MOST, MOST_EXAMINED = 1000, 10000
 local all = channels_named(ARGV[7])
 if not all then return -1 end

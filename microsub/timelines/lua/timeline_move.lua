@@ -22,6 +22,7 @@
 -- include: reasons
 -- include: gone
 -- include: unread
+-- include: unread_changes
 -- include: arrivals
 -- include: events
 -- include: timeline

@@ -13,6 +13,7 @@
 -- include: reasons
 -- include: gone
 -- include: unread
+-- include: unread_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
