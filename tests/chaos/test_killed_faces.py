@@ -66,7 +66,10 @@ class MortalServer(httpx.AsyncBaseTransport):
                 answer = await self.inner.handle_async_request(
                     httpx.Request(request.method, here, headers=headers, content=content)
                 )
-                body = [part async for part in answer.stream]
+                try:
+                    body = [part async for part in answer.stream]
+                finally:
+                    await answer.aclose()  # otherwise each request takes one of the client's hundred connections
                 return httpx.Response(answer.status_code, headers=answer.headers, content=b"".join(body))
             except httpx.TransportError:
                 # A connection that has been idle for long is closed by a living process.
