@@ -220,6 +220,29 @@ async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Bro
         await settled(page, COUNT)
 
 
+async def test_an_icon_that_failed_before_the_script_ran_is_its_letter(browser: Browser, library: Library) -> None:
+    """Scripts come late on slow networks, after the pictures."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "late", "/channel/home")
+        failed = asyncio.Event()
+
+        async def put_in(route: Route) -> None:
+            body = await (reply := await route.fetch()).text()
+            icon = '<img class="face" loading="lazy" alt="" width="40" height="40" data-letter="X" src="/nothing.png">'
+            await route.fulfill(response=reply, body=re.sub("(<article[^>]*>)", rf"\1{icon}", body, count=1))
+
+        async def hold(route: Route) -> None:
+            await failed.wait()
+            await route.continue_()
+
+        await page.route("**/channel/home", put_in)
+        await page.route("**/reader.*js*", hold)
+        page.on("response", lambda reply: failed.set() if reply.url.endswith("/nothing.png") else None)
+        await page.reload(wait_until="commit")
+        await page.locator(".post span.face", has_text="X").wait_for(timeout=20_000)
+        assert await page.locator("img[data-letter=X]").count() == 0
+
+
 async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, library: Library) -> None:
     """To the next one of the list that it was opened from, by keys, by links and by swiping; and back to its place
     in the list.

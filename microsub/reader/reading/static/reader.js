@@ -17,8 +17,12 @@ function leaveOut({ target }) {
 }
 addEventListener("error", leaveOut, true);
 for (const image of document.querySelectorAll(".post img")) {
-  if (image.complete && image.naturalWidth === 0 && image.loading !== "lazy") {
-    leaveOut({ target: image });
+  if (image.complete && image.naturalWidth === 0) {
+    if (image.loading === "lazy") {
+      image.src = image.src; // failed before this script ran, or not asked for yet: its error comes from now on
+    } else {
+      leaveOut({ target: image });
+    }
   }
 }
 
