@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         in_turns,
         read_subscription,
         subscriptions,
+        unread_ids,
         write_subscription,
     )
     from microsub.timelines.channels.store import LONGEST_NAME, MOST_OF_NAME, ChannelNames, Channels, slug

@@ -12,10 +12,10 @@ from microsub.model.reader import TimelineItem
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import text
 from microsub.redis.scan import members
 from microsub.redis.scripts import batches, load
-from microsub.timelines.channels.follows import every_channel
+from microsub.timelines.channels.follows import every_channel, unread_ids
 from microsub.timelines.gone import Absence
 from microsub.timelines.remove import take_back
 from microsub.timelines.rules import settle
@@ -105,8 +105,7 @@ async def repair_items(redis: Redis, user: str, uid: str, ids: Sequence[str], no
 
 async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:
     """Show items again that are read or unread but neither shown nor hidden. Rules apply."""
-    # Whether they are a set or, in data of layout 12, a sorted one.
-    unread = texts(await redis.command("SORT", keys.unread(user, uid), "BY", "nosort"))
+    (unread,) = await unread_ids(redis, [(user, uid)])
     await _restore(redis, items, user, uid, unread, now)
     async for ids in members(redis, keys.read(user, uid)):
         await _restore(redis, items, user, uid, ids, now)

@@ -12,6 +12,7 @@ from microsub.redis import keys
 from microsub.redis.migrations import COMPACT_UNREAD, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
 from microsub.timelines.repacking import GoneRepacking
+from microsub.timelines.sync.arrivals import arrivals_in
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
@@ -201,3 +202,21 @@ async def test_marking_from_a_place_on_leaves_newer_ones(world: OneReader, unrea
     assert await world.timelines.mark_all_read(ANN, "home", NOW) == len(newer)
     assert await world.unread("home") == 0
     assert await violations(world.redis, ANN, "home") == []
+
+
+async def test_unread_items_are_read_while_the_store_is_full(world: OneReader) -> None:
+    """As sets and as those of layout 12: their list, a channel's counts and the check of the store."""
+    redis = world.redis
+    for uid in ("home", "work"):
+        await fill(redis, uid, 9, range(1, 9, 2))
+    await unread_of_layout_12(redis, ANN, "work")
+    await redis.command("ZADD", keys.arrivals(ANN), *(part for one in range(1, 10) for part in (one, one)))
+    await redis.command("CONFIG", "SET", "maxmemory", 1)
+    try:
+        for uid in ("home", "work"):
+            assert await arrivals_in(redis, ANN, [uid], "unread") == {str(one): one for one in range(1, 9, 2)}
+            _, newest = await world.channels.subscriptions_and_unread(ANN, uid, 3)
+            assert newest == ["7", "5", "3"]
+            assert await violations(redis, ANN, uid) == []
+    finally:
+        await redis.command("CONFIG", "SET", "maxmemory", 0)

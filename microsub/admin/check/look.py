@@ -14,9 +14,8 @@ from microsub.model.reader import GLOBAL
 from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
-from microsub.redis.replies import texts
 from microsub.redis.scan import in_batches, scanned, walked
-from microsub.timelines import ids_in, read_subscription, rule_keys
+from microsub.timelines import ids_in, read_subscription, rule_keys, unread_ids
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500
@@ -185,8 +184,7 @@ async def sets_of(redis: Redis, places: Sequence[tuple[str, str]]) -> dict[tuple
     """posts, unread, read, hidden, hidden-read and gone of these channels, given as user and uid."""
     sorted_sets = (keys.posts, keys.read, keys.hidden, keys.hidden_read, keys.gone_before)
     names = {place: [key(*place) for key in sorted_sets] for place in places}
-    # Whether they are a set or, in data of layout 12, a sorted one.
-    open_ids = await in_batches(redis, [("SORT", keys.unread(*place), "BY", "nosort") for place in places])
+    open_ids = await unread_ids(redis, places)
     flat = await walked(redis, "ZSCAN", [key for listed in names.values() for key in listed])
     # After the rest of an earlier version, from where numbers move to the set.
     left = await walked(redis, "SSCAN", [keys.gone(*place) for place in places])
@@ -194,7 +192,7 @@ async def sets_of(redis: Redis, places: Sequence[tuple[str, str]]) -> dict[tuple
     for (place, listed), unread in zip(names.items(), open_ids, strict=True):
         posts, *others, old = [scores(flat[key]) for key in listed]
         gone = old | dict.fromkeys(ids_in(left[keys.gone(*place)]), 0.0)
-        found[place] = [posts, dict.fromkeys(texts(unread), 0.0), *others, gone]
+        found[place] = [posts, dict.fromkeys(unread, 0.0), *others, gone]
     return found
 
 

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from heapq import nlargest
 from typing import Any, TypeVar
 
 import orjson
@@ -29,6 +30,7 @@ from microsub.redis.scripts import load
 
 T = TypeVar("T")
 
+_UNREAD = load("unread_list")
 _FORMER_DAYS = 400
 _MOST_FORMER = 1000
 """Maximum number of ids of former feeds per user; with one more, all are forgotten."""
@@ -164,15 +166,12 @@ class Follows:
 
     async def subscriptions_and_unread(self, user: str, uid: str, most: int) -> tuple[list[Subscription], list[str]]:
         """The channel's follows, oldest first, and its unread items that were stored last. One round trip."""
-        known, found, ids = await self._redis.pipeline(
-            [
-                is_there(user, uid),
-                ("HGETALL", keys.channel_feeds(user, uid)),
-                ("SORT", keys.unread(user, uid), "DESC", "LIMIT", 0, most),
-            ]
+        (known, found), (ids,) = await asyncio.gather(
+            self._redis.pipeline([is_there(user, uid), ("HGETALL", keys.channel_feeds(user, uid))]),
+            unread_ids(self._redis, [(user, uid)]),
         )
         await self._require(user, uid, known)
-        return _read_all(user, uid, found), texts(ids)
+        return _read_all(user, uid, found), nlargest(most, ids, key=int)
 
     async def subscription(self, user: str, uid: str, feed_id: str) -> Subscription | None:
         """The channel's follow of that feed, or None. One round trip."""
@@ -308,6 +307,11 @@ async def every_channel(redis: Redis, user: str) -> list[str]:
     """The uids of the user's channels, and of removed ones, which can come back."""
     lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
     return [text(uid) for reply in lists for uid in reply]
+
+
+async def unread_ids(redis: Redis, places: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """The unread items of each of these channels (user and uid), in no certain order. One round trip."""
+    return [texts(ids) for ids in await redis.scripts([_UNREAD(*place) for place in places])]
 
 
 async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal, NamedTuple, Protocol
 
 from microsub.accounts import absent, grant, unauthorized
@@ -23,7 +24,7 @@ from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.channels.follows import Follows, every_channel
+from microsub.timelines.channels.follows import Follows, every_channel, unread_ids
 from microsub.timelines.timelinekeys import distinct
 
 ShownState = Literal["posts", "unread"]
@@ -250,10 +251,10 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
     """
     ids = dict[str, None]()
     if state == "unread":
-        # In one piece, in which the engine keeps them, whether they are a set or, in data of layout 12, a sorted one.
-        whole: list[Command] = [("SORT", keys.unread(user, uid), "BY", "nosort") for uid in uids]
-        for several in batches(whole, _SETS_AT_ONCE):
-            ids.update(dict.fromkeys(one for reply in await redis.pipeline(several) for one in texts(reply)))
+        # In one piece, in which the engine keeps them.
+        for several in batches(uids, _SETS_AT_ONCE):
+            unread = await unread_ids(redis, [(user, uid) for uid in several])
+            ids.update(dict.fromkeys(chain.from_iterable(unread)))
         return await places_of(redis, user, list(ids))
     left = [(keys.posts(user, uid), "-inf", _PIECE) for uid in uids]
     while left:
