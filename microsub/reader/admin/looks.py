@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from starlette.responses import Response
@@ -11,40 +11,34 @@ from starlette.routing import Route
 from microsub.base.errors import InvalidRequest
 from microsub.base.plaintext import on_one_line
 from microsub.base.texts import N_, Sentence
+from microsub.reader.admin.frame import ADMIN, Guard, shown
 from microsub.reader.looks import InstanceLooks
 from microsub.web.looks import COLOR, CONTRAST, HEX, NAME
-from microsub.web.routes import Handler, form, page
+from microsub.web.routes import form, page
 from microsub.web.visit import PageSite, PageVisit
 
+LOOKS = f"{ADMIN}/looks"
 LONGEST = 40
 """Characters of a name: it stands in one line with the menu."""
 
 
-def routes(
-    site: PageSite,
-    path: str,
-    admins: Callable[[Handler], Handler],
-    sections: Mapping[str, str],
-    looks: InstanceLooks,
-    changed: Callable[[], None],
-) -> list[Route]:
-    """The page at `path`, for admins only, beside these sections. `changed` is called after a change."""
-    shown = admins(partial(_shown, sections, looks))
-    return [page(site, path, shown), form(site, path, admins(partial(_choose, looks, changed)), shown)]
+def routes(site: PageSite, admins: Guard, looks: InstanceLooks, changed: Callable[[], None]) -> list[Route]:
+    """The page, for admins only. `changed` is called after a change."""
+    form_page = admins(partial(_form, looks))
+    return [page(site, LOOKS, form_page), form(site, LOOKS, admins(partial(_choose, looks, changed)), form_page)]
 
 
-async def _shown(sections: Mapping[str, str], looks: InstanceLooks, visit: PageVisit) -> Response:
+async def _form(looks: InstanceLooks, visit: PageVisit) -> Response:
     name, color = await looks.declared()
-    return visit.page(
+    return shown(
+        visit,
         "admin-looks.html",
-        sections=sections,
         declared_name=name,
         declared_color=color,
         usual=NAME,
         contrast=CONTRAST,
         longest=LONGEST,
         is_done="done" in visit.query,
-        now=visit.now,
     )
 
 
@@ -57,4 +51,4 @@ async def _choose(looks: InstanceLooks, changed: Callable[[], None], visit: Page
     usual = "usual" in visit.form
     await looks.choose("" if name == NAME else name, "" if usual or color == COLOR else color)
     changed()
-    return visit.go(visit.request.url.path, done="yes")
+    return visit.go(LOOKS, done="yes")

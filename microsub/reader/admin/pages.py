@@ -29,7 +29,7 @@ from microsub.configuration.model import encode
 from microsub.feeds import FeedCondition, Feeds
 from microsub.polling import PollOnRequest
 from microsub.reader.admin import looks as looks_pages
-from microsub.reader.admin.frame import ADMIN, PAGE, SECTIONS, guarded, shown, turn_of, turned
+from microsub.reader.admin.frame import ADMIN, PAGE, guarded, shown, turn_of, turned
 from microsub.reader.admin.users import UserPages
 from microsub.reader.looks import InstanceLooks
 from microsub.reader.places import ITEM_ID
@@ -86,7 +86,7 @@ def routes(
         form(site, f"{letters}/drop", admins(partial(_drop, dead))),
         page(site, f"{ADMIN}/hubs", admins(partial(_hubs, survey, hubs))),
         *users.routes(site, admins),
-        *looks_pages.routes(site, f"{ADMIN}/looks", admins, SECTIONS, looks, changed),
+        *looks_pages.routes(site, admins, looks, changed),
         page(site, f"{ADMIN}/configuration", admins(partial(_configuration, applied, backend))),
     ]
 
