@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from microsub.base.urls import normalise_url
 from microsub.model.reader import Duplicate
-from microsub.posts.thin import completed, with_others
+from microsub.posts import thin
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import reading, text
@@ -145,10 +145,16 @@ async def copies(redis: Redis, feed_id: str, posts: Mapping[str, tuple[Sequence[
     return by_key
 
 
+async def fields_of(redis: Redis, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+    """These fields of some items, row by row, as they are stored; only None for a missing item. One round trip."""
+    asked = thin.with_others(names)
+    rows = await redis.pipeline([("HMGET", keys.item(item), *asked) for item in ids])
+    return [thin.completed(names, row) for row in rows]
+
+
 async def links_of(redis: Redis, ids: Sequence[str]) -> list[bytes | None]:
     """The links of these items, None for a missing item. One round trip."""
-    rows = await redis.pipeline([("HMGET", keys.item(item), *with_others(("link",))) for item in ids])
-    return [completed(("link",), row)[0] for row in rows]
+    return [link for (link,) in await fields_of(redis, ids, ("link",))]
 
 
 def _agree(link: str, other: str) -> bool:

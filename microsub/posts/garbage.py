@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from microsub.base.urls import host_of
 from microsub.feeds import KEEP_UNFOLLOWED
 from microsub.posts import duplicates
-from microsub.posts.thin import completed, with_others
 from microsub.posts.values import FORMER_GUID
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
@@ -69,9 +68,9 @@ async def stored_ids(redis: Redis) -> AsyncIterator[list[int]]:
 
 async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
     """The facts that decide about these items; missing items are left out. Two round trips."""
-    rows = await redis.pipeline([("HMGET", keys.item(item_id), *with_others(_FIELDS)) for item_id in ids])
+    rows = await duplicates.fields_of(redis, ids, _FIELDS)
     texts = {
-        item_id: [text_of(value) if value else "" for value in completed(_FIELDS, row)]
+        item_id: [text_of(value) if value else "" for value in row]
         for item_id, row in zip(ids, rows, strict=True)
         if any(value is not None for value in row)
     }

@@ -27,12 +27,11 @@ from microsub.feeds import COPIED, KEEP_UNFOLLOWED, MERGED, Event, FeedRecord, r
 from microsub.formats.entry_id import guid_digest, told_apart
 from microsub.formats.wire import identified, redated
 from microsub.model.moments import number
-from microsub.posts import duplicates
+from microsub.posts import duplicates, thin
 from microsub.posts.garbage import listed_again
 from microsub.posts.guid_changes import changed_guids, window
 from microsub.posts.items import Items
 from microsub.posts.packing import packed
-from microsub.posts.thin import completed, thinned, with_others
 from microsub.posts.values import (
     ANY,
     ARTICLES,
@@ -282,11 +281,10 @@ class PostWriter:
 
     async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
         """The stored state of these items (guid → id), by guid; tombstones are left out."""
-        asked = with_others(_KNOWN)
-        rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *asked) for item_id in ids.values()])
+        rows = await duplicates.fields_of(self._redis, [*ids.values()], _KNOWN)
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
-            texts = [text(value) if value else "" for value in completed(_KNOWN, row)]
+            texts = [text(value) if value else "" for value in row]
             digest, score, author, published, common, registered, version, confirmed, note, *names = texts
             if score:
                 latest, since = max(version, confirmed), float(registered or 0)
@@ -348,7 +346,7 @@ class PostWriter:
                 del fields["incomplete"]
             if candidate.guid in was:
                 fields[duplicates.WAS] = was[candidate.guid]
-            commands.append(("HSET", keys.item(item_id), *_flat(thinned(fields))))
+            commands.append(("HSET", keys.item(item_id), *_flat(thin.thinned(fields))))
             if candidate.common:
                 commands += duplicates.register(candidate.common, _post_of(feed, item_id, candidate))
         await duplicates.run_and_shorten(self._redis, commands, [one.common for one in fresh if one.common])

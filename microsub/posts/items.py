@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import host_of, normalise_profile
 from microsub.model.reader import Cursor, Duplicate, TimelineItem
-from microsub.posts import duplicates
+from microsub.posts import duplicates, thin
 from microsub.posts.full_text import FULL, Texts, with_full
 from microsub.posts.garbage import spare
 from microsub.posts.guid_changes import has_posts_of
 from microsub.posts.packing import packed, unpacked
-from microsub.posts.thin import completed, whole, with_others
 from microsub.posts.values import ANY, BY_USER, FORMER_GUID, WRITTEN_GUID, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
@@ -118,9 +117,9 @@ class Items:
         self, feed_id: str, ids: Sequence[str], command: Command
     ) -> tuple[list[TimelineItem], Any]:
         """`timeline_items` for items of one feed, with one round trip less; and the reply to an extra command."""
-        commands = [("HMGET", keys.item(item_id), *with_others(_TIMELINE)) for item_id in ids]
+        commands = [("HMGET", keys.item(item_id), *thin.with_others(_TIMELINE)) for item_id in ids]
         *found, source, reply = await self._redis.pipeline([*commands, _asking_source(feed_id), command])
-        rows = [completed(_TIMELINE, row) for row in found]
+        rows = [thin.completed(_TIMELINE, row) for row in found]
         return await self._timeline_items(ids, rows, {feed_id: _source(source)}), reply
 
     async def _timeline_items(
@@ -276,7 +275,7 @@ class Items:
     async def raw(self, ids: Sequence[str]) -> list[dict[bytes, bytes]]:
         """All fields of several items as bytes, in their order; none for a missing item. One round trip."""
         replies = await self._redis.pipeline([("HGETALL", keys.item(item_id)) for item_id in ids])
-        rows = [whole(dict(zip(row[::2], row[1::2], strict=True))) for row in replies]
+        rows = [thin.whole(dict(zip(row[::2], row[1::2], strict=True))) for row in replies]
         for item_id, row in zip(ids, rows, strict=True):
             row.update({name: unpacked(row[name], item_id) for name in _PACKED if name in row})
         return rows
@@ -315,10 +314,7 @@ class Items:
 
     async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
         """Some fields of some items, row by row, `Data` as JSON. One round trip."""
-        rows: list[list[bytes | None]] = await self._redis.pipeline(
-            [("HMGET", keys.item(item_id), *with_others(names)) for item_id in ids]
-        )
-        rows = [completed(names, row) for row in rows]
+        rows = await duplicates.fields_of(self._redis, ids, names)
         if "Data" in names:
             at = names.index("Data")
             for item_id, row in zip(ids, rows, strict=True):
