@@ -149,7 +149,8 @@ async def user_remove(settings: Settings, stores: Stores, name: str) -> None:
     its URL.
     """
     await server.backend.require_user(settings, stores, name)
-    taken_out = await server.backend.remove_user(settings, stores, name, time.time())
+    config = server.backend.configuration(settings, stores)
+    taken_out = await server.backend.remove_user(config, stores, name, time.time())
     done = f"removed {name}, from {settings.backend} too" if taken_out else f"removed {name}"
     say(f"{done}; to restore them within 30 days: microsub user restore {name}")
 
@@ -163,7 +164,8 @@ async def user_restore(settings: Settings, stores: Stores, name: str) -> None:
     Apps and browsers have to sign in again.
     """
     await server.backend.require_user(settings, stores, name)
-    await server.backend.restore_user(settings, stores, name, time.time())
+    await server.backend.restore_user(stores, name, time.time())
+    await server.backend.write_back(settings, stores)
     say(f"restored {name}; apps and browsers have to sign in again; for a new token: microsub token create {name}")
 
 

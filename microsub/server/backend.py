@@ -144,16 +144,12 @@ async def set_admin(stores: Stores, name: str, admin: bool, now: float) -> None:
     await applier(stores).apply(Change(ChangeKind.ADMIN, name, value=admin), now)
 
 
-async def remove_user(settings: Settings, stores: Stores, name: str, now: float) -> bool:
+async def remove_user(config: backend_file.Configuration, stores: Stores, name: str, now: float) -> bool:
     """Disable a user, restorable for 30 days; whether an entry in backend.json was removed.
 
     Tokens and sessions end at once, and their feeds are no longer polled for them. Raises InvalidRequest if only the
     admin can remove the entry; then nothing is changed.
     """
-    return await _remove(configuration(settings, stores), stores, name, now)
-
-
-async def _remove(config: backend_file.Configuration, stores: Stores, name: str, now: float) -> bool:
     taken_out = await config.take_out(name)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
@@ -162,13 +158,8 @@ async def _remove(config: backend_file.Configuration, stores: Stores, name: str,
     return taken_out
 
 
-async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
+async def restore_user(stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`, except for sign-ins. Raises NotFound, and InvalidRequest if the URL is in use."""
-    await _restore(stores, name, now)
-    await write_back(settings, stores)
-
-
-async def _restore(stores: Stores, name: str, now: float) -> None:
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"no removed user is called '{name}'")
@@ -190,11 +181,11 @@ class AccountChanges:
 
     async def remove(self, name: str, now: float) -> None:
         """See `remove_user`."""
-        await _remove(self._config, self._stores, name, now)
+        await remove_user(self._config, self._stores, name, now)
 
     async def restore(self, name: str, now: float) -> None:
         """See `restore_user`."""
-        await _restore(self._stores, name, now)
+        await restore_user(self._stores, name, now)
         self._config.touched()
 
 
