@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from microsub.base.errors import StoreError
 from microsub.configuration.effective import AllSettings, DeclaredSettings
@@ -37,9 +37,9 @@ class InstanceLooks:
         settings = (await self._everything()).instance
         return settings.name, settings.color
 
-    async def choose(self, name: str, color: str) -> None:
-        """Set name and colour, empty for the usual ones. What backend.json declares stays in force."""
-        await self._declared.set_looks({"name": name, "color": color})
+    async def choose(self, chosen: Mapping[str, str]) -> None:
+        """Set `name`, `color` or both, empty for the usual ones. What backend.json declares stays in force."""
+        await self._declared.set_looks({**(await self._everything()).looks, **chosen})
         self._last = 0.0, self._last[1]
 
     async def _read(self) -> Looks:

@@ -105,6 +105,19 @@ async def test_backend_json_comes_first(admin: ReadingVisitor) -> None:
     assert "disabled" in page.tree.css_first("#color").attributes
 
 
+async def test_a_choice_lasts_while_backend_json_comes_first(admin: ReadingVisitor) -> None:
+    """A browser sends no disabled field: what an admin chose for it before is there when the file has none."""
+    await choose(admin, name="Page", color="#123456")
+    await admin.server.declared.set_instance(InstanceSettings(name="File"))
+    await choose(admin, color="#654321")
+    await admin.server.declared.set_instance(InstanceSettings(color="#ABCDEF"))
+    assert (await admin.get("/")).tree.css_first(".home").text() == "Page"
+    await choose(admin, name="Other")
+    await admin.server.declared.set_instance(InstanceSettings())
+    page = await admin.get("/")
+    assert (page.tree.css_first(".home").text(), sheets(page)) == ("Other", ["/static/looks/654321.css"])
+
+
 async def test_only_admins_choose(ann: ReadingVisitor) -> None:
     """For others there is no such page."""
     assert (await ann.get(PATH)).status == 404

@@ -106,10 +106,12 @@ class Visitor:
 
 
 def fields_of(form: LexborNode) -> dict[str, str]:
-    """The fields of a form as they are, without unticked boxes."""
+    """The fields of a form as a browser sends them: without unticked boxes and disabled ones."""
     found = {}
     for node in form.css("input[name]"):
         kind = node.attributes.get("type") or "text"
+        if "disabled" in node.attributes:
+            continue
         if kind in {"checkbox", "radio"} and "checked" not in node.attributes:
             continue
         found[node.attributes["name"] or ""] = node.attributes.get("value") or ""

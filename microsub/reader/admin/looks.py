@@ -49,6 +49,7 @@ async def _choose(looks: InstanceLooks, changed: Callable[[], None], visit: Page
     if not HEX.fullmatch(color):
         raise InvalidRequest(N_("The colour must be written as # and six digits from 0 to f, such as #0b57a4."))
     usual = "usual" in visit.form
-    await looks.choose("" if name == NAME else name, "" if usual or color == COLOR else color)
+    chosen = {"name": "" if name == NAME else name, "color": "" if usual or color == COLOR else color}
+    await looks.choose({field: value for field, value in chosen.items() if field in visit.form})
     changed()
     return visit.go(LOOKS, done="yes")
