@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Format = Literal["rss", "rss091", "rdf", "atom", "jsonfeed", "h-feed"]
@@ -40,4 +40,9 @@ class Blog:
     excerpts: bool = False
     inset: str = ""
     status: int = 200
-    colours: tuple[str, str] = field(default=("#27445c", "#e9b44c"))
+    colours: tuple[str, str] = ("#27445c", "#e9b44c")
+
+    @property
+    def has_photo_field(self) -> bool:
+        """Whether its format has a property for pictures, which then aren't in the text."""
+        return self.format in {"h-feed", "jsonfeed"}

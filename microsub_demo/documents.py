@@ -75,7 +75,7 @@ def body_html(post: InventedPost, prefix: str = "") -> str:
         earlier = path_of(post.blog, post.number - 3)
         link = f'<p>Earlier: <a href="{prefix}{earlier}">no. {post.number - 3}</a>.</p>'
     picture = ""
-    if post.has_photo and post.blog.format not in {"h-feed", "jsonfeed"}:  # these have a property for it
+    if post.has_photo and not post.blog.has_photo_field:
         picture = (
             f'<p><img src="{prefix}{photo_path(post)}" alt="{escape(post.title or "Hills, drawn by chance")}"/></p>'
         )
@@ -455,7 +455,7 @@ def entry(post: InventedPost, *, with_author: bool = False) -> str:
         parts.append('<p><data class="p-rsvp" value="yes">I shall be there.</data></p>')
     if post.title is not None:
         parts.append(f'<h2 class="p-name">{escape(post.title)}</h2>')
-    if post.has_photo and post.blog.format in {"h-feed", "jsonfeed"}:
+    if post.has_photo and post.blog.has_photo_field:
         parts.append(f'<img class="u-photo" src="{photo_path(post)}" alt="Hills, drawn by chance">')
     if post.kind == "episode":
         parts.append(f'<audio class="u-audio" controls src="{sound_path(post)}"></audio>')
