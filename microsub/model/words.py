@@ -9,7 +9,7 @@ last character alone: a longer word is a phrase of pairs, and a single character
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
@@ -112,19 +112,6 @@ class Phrase:
     words: tuple[str, ...]
     open_ended: bool = False
 
-    def end_in(self, words: Sequence[PlacedWord], at: int) -> int | None:
-        """The end of the phrase in the text with these words, if it begins with the word `at`; otherwise None."""
-        *whole, last = self.words
-        beyond = words[at + len(whole) : at + len(self.words)]
-        if not beyond or [one.word for one in words[at : at + len(whole)]] != whole:
-            return None
-        word, start, end = beyond[0]
-        if word == last:
-            return end
-        if not (self.open_ended and word.startswith(last)):
-            return None
-        return start + len(last) if _UNSPACED_RUN.match(word) else end
-
     @classmethod
     def of(cls, text: str, *, open_ended: bool = False) -> Phrase:
         """The words that a post with `text` must contain; empty if `text` contains no word."""
@@ -134,3 +121,23 @@ class Phrase:
         elif words and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]):
             open_ended = True
         return cls(tuple(words), open_ended)
+
+
+def placed_phrases(text: str, phrases: Iterable[Phrase]) -> list[tuple[int, int]]:
+    """The places of all phrases in `text`, in order; takes about as long for many or long phrases as for one word."""
+    words = placed_words(text)
+    joined, numbers, length = "".join(f"\n{one.word}" for one in words) + "\n", dict[int, int](), 0
+    for number, one in enumerate(words):
+        numbers[length] = number
+        length += 1 + len(one.word)
+    found = list[tuple[int, int]]()
+    for phrase in dict.fromkeys(phrases):
+        sought, last = "\n" + "\n".join(phrase.words) + ("" if phrase.open_ended else "\n"), phrase.words[-1]
+        place = joined.find(sought)
+        while place >= 0:
+            first = numbers[place]
+            word, start, end = words[first + len(phrase.words) - 1]
+            is_part = word != last and _UNSPACED_RUN.match(word)
+            found.append((words[first].start, start + len(last) if is_part else end))
+            place = joined.find(sought, place + 1)
+    return sorted(found)

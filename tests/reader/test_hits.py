@@ -33,6 +33,7 @@ TEXTS = [
     ("❤", "a❤b", "a[❤]b"),
     ("title:ferry kind:photo is:read after:2020", "ferry photo", "ferry photo"),
     ("harbour.example", "see https://harbour.example/x", "see https://[harbour.example]/x"),
+    ('"tide tide" "tide tide"', "tide tide tide tides tide", "[tide tide tide] tides tide"),
     ("a_b", "a_b a b", "[a_b] [a b]"),
     ('<b> "&"', "a <b> & c", "a <[b]> & c"),
 ]
@@ -155,6 +156,13 @@ def test_an_excerpt_shows_the_first_hit() -> None:
     assert 0 < found.index("lighthouse") < 80
     for other in ("The lighthouse first. " + text, "Nothing of it. " * 40):
         assert hits.excerpt(150, excerpt(other), "", other) == excerpt(other)
+
+
+def test_a_huge_post_is_marked_as_far_as_the_index_goes() -> None:
+    """The index has its first hundred thousand characters; a post of megabytes would take a minute."""
+    marked = SearchHits.of("ferry", NOON).html(f"<p>ferry</p><p>{'tide ' * 25_000}</p><p>ferry</p>")
+    assert marked.startswith("<p><mark>ferry</mark></p>")
+    assert marked.endswith("<p>ferry</p>")
 
 
 def test_marks_of_a_huge_post_are_quick() -> None:

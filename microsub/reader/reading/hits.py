@@ -13,8 +13,10 @@ from markupsafe import Markup
 from microsub.base.errors import InvalidRequest
 from microsub.formats.html.shapes import Token, pieces
 from microsub.model.query import parsed
-from microsub.model.words import Phrase, placed_words
+from microsub.model.words import Phrase, placed_phrases
 
+_MARKED = 100_000
+"""Characters of a post in which words are marked: as many as the index has."""
 _LOOKED_AT = 20_000
 """Characters of a post in which an excerpt is sought: a page has fifty posts."""
 _AFTER = 240
@@ -68,7 +70,7 @@ class SearchHits:
         if found is None:
             return html
         texts = {at: unescape(found[at]["text"]) for at in _readable(found)}
-        places = deque(_places("\n".join(texts.values()), self.phrases))
+        places = deque(_places("\n".join(texts.values())[:_MARKED], self.phrases))
         parts, beginning = [piece[0] for piece in found], 0
         for at, text in texts.items():
             end, here = beginning + len(text), list[tuple[int, int]]()
@@ -92,7 +94,7 @@ class SearchHits:
             return beginning
         for text in texts:
             plain = " ".join(text[:_LOOKED_AT].split())
-            if first := next(_matches(plain, self.phrases), None):
+            if first := next(iter(placed_phrases(plain, self.phrases)), None):
                 start = plain.rfind(" ", 0, max(0, first[0] - room // 3)) + 1
                 end = plain.find(" ", first[1] + _AFTER)
                 shown = plain[start:] if end < 0 else f"{plain[start:end]} …"
@@ -118,28 +120,12 @@ def _with_marks(text: str, places: Iterable[tuple[int, int]]) -> str:
 def _places(text: str, phrases: Sequence[Phrase]) -> list[tuple[int, int]]:
     """The places of all phrases in order; those that overlap are joined."""
     found: list[tuple[int, int]] = []
-    for start, end in _matches(text, phrases):
+    for start, end in placed_phrases(text, phrases):
         if found and start < found[-1][1]:
             found[-1] = found[-1][0], max(found[-1][1], end)
         else:
             found.append((start, end))
     return found
-
-
-def _matches(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int]]:
-    """The places of phrases, in the order of their beginnings."""
-    words = placed_words(text)
-    begun: dict[str, list[Phrase]] = {}
-    open_ended = [phrase for phrase in phrases if phrase.open_ended and len(phrase.words) == 1]
-    beginnings = tuple(phrase.words[0] for phrase in open_ended)
-    for phrase in phrases:
-        begun.setdefault(phrase.words[0], []).append(phrase)
-    for at, word in enumerate(words):
-        beginning = begun.get(word.word)
-        if beginning or word.word.startswith(beginnings):
-            ends = [phrase.end_in(words, at) for phrase in (*(beginning or ()), *open_ended)]
-            if end := max((one for one in ends if one is not None), default=0):
-                yield word.start, end
 
 
 def _readable(found: Sequence[Token]) -> Iterator[int]:
