@@ -11,6 +11,7 @@ import structlog
 
 from microsub import accounts, backend_file, identity
 from microsub.base.errors import ConfigError, InvalidRequest, NotFound, StoreFull, StoreUnavailable, StoreUnconfirmed
+from microsub.base.plaintext import shown
 from microsub.base.settings import Settings
 from microsub.configuration.facts import Change, ChangeKind
 from microsub.model.reader import ALL_SCOPES
@@ -180,7 +181,9 @@ class AccountChanges:
         self._config.touched()
 
     async def remove(self, name: str, now: float) -> None:
-        """See `remove_user`."""
+        """See `remove_user`. Raises NotFound, too."""
+        if await self._stores.accounts.user(name) is None:
+            raise NotFound(f"there is no user '{shown(name)}'")
         await remove_user(self._config, self._stores, name, now)
 
     async def restore(self, name: str, now: float) -> None:
