@@ -57,6 +57,12 @@ async def test_name_and_colour_are_on_all_pages(admin: ReadingVisitor) -> None:
     assert "/static/looks/ffee00.css" in (await stranger.get("/service-worker.js")).response.text
 
 
+@pytest.mark.parametrize("name", ["\u200b", "\u2060\u200b ", "\u202e"])
+async def test_a_name_that_cant_be_seen_is_none(admin: ReadingVisitor, name: str) -> None:
+    """Otherwise the link to the first page would have no text."""
+    assert (await choose(admin, name=name)).tree.css_first(".home").text() == "Microsub server"
+
+
 async def test_the_usual_looks_can_be_chosen_again(admin: ReadingVisitor) -> None:
     """Then no style sheet is loaded for the colour."""
     await choose(admin, name="Harbour", color="#123456")

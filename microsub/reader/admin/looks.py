@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest
-from microsub.base.plaintext import on_one_line
+from microsub.base.plaintext import on_one_line, unprintable
 from microsub.base.texts import N_, Sentence
 from microsub.reader.admin.frame import ADMIN, Guard, shown
 from microsub.reader.looks import InstanceLooks
@@ -44,6 +44,7 @@ async def _form(looks: InstanceLooks, visit: PageVisit) -> Response:
 
 async def _choose(looks: InstanceLooks, changed: Callable[[], None], visit: PageVisit) -> Response:
     name, color = on_one_line(visit.form.text("name")), visit.form.text("color").lower() or COLOR
+    name = on_one_line(name.translate(dict.fromkeys(map(ord, unprintable(name)))))
     if len(name) > LONGEST:
         raise InvalidRequest(Sentence(N_("The name has more than {most} characters."), most=LONGEST))
     if not HEX.fullmatch(color):
