@@ -208,6 +208,10 @@ class LocalCredentials:
         await self._redis.command("SET", keys.invitation(user), sha256_hex(code), "EX", INVITATION)
         return code
 
+    async def end_invitation(self, user: str) -> None:
+        """End the user's one-time link, if there is one."""
+        await self._redis.command("DEL", keys.invitation(user))
+
     async def with_invitation(self, users: Sequence[str]) -> set[str]:
         """Those of the users with a valid link. One round trip."""
         found = await self._redis.pipeline([("EXISTS", keys.invitation(user)) for user in users])

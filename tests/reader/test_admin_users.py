@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.accounts import LocalCredentials
 from tests.reader.conftest import ReadingVisitor
 from tests.support.visitor import Shown
 
@@ -56,6 +57,26 @@ async def test_nobody_is_invited_into_an_account_in_use(admin: ReadingVisitor, s
     assert await server.parts.local.credentials.with_invitation(["bob"]) == set()
 
 
+async def test_an_invitation_ends_if_a_password_is_set_meanwhile(
+    admin: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person uses the first link between the look at the account and the second link, which would open it."""
+    first = (await invite(admin, "bob")).tree.css_first("code").text().partition("#")[2]
+    local = admin.server.parts.local.credentials
+    create = LocalCredentials.invite
+
+    async def overtaken(credentials: LocalCredentials, user: str) -> str:
+        await local.set_password("bob", "hash", admin.server.now, invitation=first)
+        return await create(credentials, user)
+
+    monkeypatch.setattr(LocalCredentials, "invite", overtaken)
+    refused = await invite(admin, "bob")
+    assert refused.status == 400
+    assert "has an account already" in refused.text
+    assert await local.with_invitation(["bob"]) == set()
+    assert await local.password("bob") == "hash"
+
+
 @pytest.mark.parametrize("name", ["", "  ", "a b", "x" * 101, "Bob/../ann", "\u202ebob", "ann"])
 async def test_a_name_that_cant_be_used_is_refused(admin: ReadingVisitor, name: str) -> None:
     """With the reason on the page, and without a user."""
@@ -88,6 +109,16 @@ async def test_a_user_is_removed_and_restored(admin: ReadingVisitor) -> None:
     assert user is not None
     assert user.disabled is None
     assert [channel.uid for channel in await server.channels.list("bob")] == ["notifications", "home", "saved"]
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "bo\0b", "BOB", "\u202ebob", "x" * 10_000])
+async def test_only_users_are_removed(admin: ReadingVisitor, name: str) -> None:
+    """The page doesn't say of anybody else that they are removed."""
+    await admin.server.reader("bob", "home")
+    refused = await admin.browser.submit(await admin.get(USERS), f"{USERS}/remove", name=name)
+    assert refused.status == 404
+    assert "There is no user" in refused.text
+    assert len(refused.text) < 1000
 
 
 async def test_an_admin_doesnt_remove_themselves(admin: ReadingVisitor) -> None:

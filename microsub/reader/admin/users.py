@@ -29,7 +29,10 @@ class UserAdministration(Protocol):
         """Add a user without an address. Raises InvalidRequest for a name that can't be used."""
 
     async def remove(self, name: str, now: float) -> None:
-        """Disable a user for 30 days, then delete the account. Raises InvalidRequest if only the file can do this."""
+        """Disable a user for 30 days, then delete the account.
+
+        Raises NotFound, and InvalidRequest if only the file can do this.
+        """
 
     async def restore(self, name: str, now: float) -> None:
         """Undo `remove`. Raises NotFound."""
@@ -89,15 +92,24 @@ class UserPages:
     async def _invite(self, visit: PageVisit) -> Response:
         """Add the user if there is none of that name, and show the link once."""
         await visit.require_confirmed()
-        name = visit.form.text("name").strip()
-        user = await self._accounts.user(name) if name else None
-        if user is None:
+        name = visit.form.text("name")
+        if name and await self._accounts.user(name) is not None:
+            await self._require_stranger(name)
+        else:
             await self._changes.add(name, visit.now)
-        elif not await self._strangers([user], await self._activity.last_seen([name])):
+        code = await self._credentials.invite(name)
+        try:  # an earlier link may have been used since; from now on it can't
+            await self._require_stranger(name)
+        except InvalidRequest:
+            await self._credentials.end_invitation(name)
+            raise
+        return shown(visit, "invited.html", name=name, link=f"{visit.base}{self._invitation}#{code}")
+
+    async def _require_stranger(self, name: str) -> None:
+        user = await self._accounts.user(name)
+        if user is None or not await self._strangers([user], await self._activity.last_seen([name])):
             text = N_("'{name}' has an account already: only people who have never signed in can be invited")
             raise InvalidRequest(Sentence(text, name=name))
-        code = await self._credentials.invite(name)
-        return shown(visit, "invited.html", name=name, link=f"{visit.base}{self._invitation}#{code}")
 
     async def _change(self, change: Change, done: str, visit: PageVisit) -> Response:
         session, name = await visit.require_confirmed(), visit.form.text("name")
