@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from microsub.base.clock import DAY
@@ -190,6 +192,15 @@ async def test_kept_searches_are_limited(browser: Visitor, alice: Reader, replic
     assert (await browser.post("/search/keep", {**form, "q": " "})).location == "/search"
     names = [name for name, _ in kept(await browser.get("/"))]
     assert (len(names), names[:2]) == (MOST_KEPT, ["n" * LONGEST_NAME, "another"])
+
+
+async def test_searches_of_several_windows_are_all_kept(browser: Visitor, alice: Reader, replica: Replica) -> None:
+    """Forms that are sent at the same time don't undo each other."""
+    assert await replica.follower().build()
+    form = fields_of((await browser.get("/search?q=fog")).form("/search/keep"))
+    sent = (browser.post("/search/keep", {**form, "q": f"w{number}", "name": ""}) for number in range(10))
+    assert {one.status for one in await asyncio.gather(*sent)} == {303}
+    assert {name for name, _ in kept(await browser.get("/"))} == {f"w{number}" for number in range(10)}
 
 
 async def test_a_search_without_a_hit_leads_to_beginnings_of_words(

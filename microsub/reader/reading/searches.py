@@ -15,7 +15,7 @@ from microsub.base.plaintext import on_one_line
 from microsub.base.texts import N_, Sentence
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import SEARCH, KeptSearch, TimelinePlace, kept_searches
-from microsub.web.routes import form
+from microsub.web.routes import Handler, form
 from microsub.web.visit import PageVisit
 
 MOST_KEPT = 50
@@ -25,17 +25,17 @@ LONGEST_NAME = 100
 def routes(reader: ReaderSite) -> list[Route]:
     """The forms of a search."""
     return [
-        form(reader.site, f"{SEARCH}/keep", partial(_keep, reader)),
-        form(reader.site, f"{SEARCH}/remove", partial(_remove, reader)),
+        form(reader.site, f"{SEARCH}/keep", partial(_in_turn, reader, partial(_keep, reader))),
+        form(reader.site, f"{SEARCH}/remove", partial(_in_turn, reader, partial(_remove, reader))),
     ]
 
 
 async def _keep(reader: ReaderSite, visit: PageVisit) -> Response:
     """Keep a search under a name, or give a kept one another."""
-    await reader.user(visit)
-    place, kept = TimelinePlace.searched(visit.form), _kept(visit)
+    place = TimelinePlace.searched(visit.form)
     if not place.words:
         return visit.go(SEARCH)
+    kept = await _kept(visit)
     name = on_one_line(visit.form.text("name"))[:LONGEST_NAME] or place.words[:LONGEST_NAME]
     wanted = KeptSearch(name, place.words, place.uid, place.best)
     if any(one.is_at(place) for one in kept):
@@ -47,12 +47,18 @@ async def _keep(reader: ReaderSite, visit: PageVisit) -> Response:
 
 async def _remove(reader: ReaderSite, visit: PageVisit) -> Response:
     """Take a search out of the list; its page stays, with the form to keep it."""
-    await reader.user(visit)
-    place = TimelinePlace.searched(visit.form)
-    return await _stored(reader, visit, place, [one for one in _kept(visit) if not one.is_at(place)])
+    place, kept = TimelinePlace.searched(visit.form), await _kept(visit)
+    return await _stored(reader, visit, place, [one for one in kept if not one.is_at(place)])
 
 
-def _kept(visit: PageVisit) -> tuple[KeptSearch, ...]:
+async def _in_turn(reader: ReaderSite, handler: Handler, visit: PageVisit) -> Response:
+    """One change of a user's searches after the other: all of them are one value."""
+    async with reader.site.turns.of(await reader.user(visit)):
+        return await handler(visit)
+
+
+async def _kept(visit: PageVisit) -> tuple[KeptSearch, ...]:
+    await visit.look()
     return kept_searches(visit.require_session().searches)
 
 
