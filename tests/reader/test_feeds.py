@@ -276,7 +276,7 @@ async def test_what_a_thousand_feeds_cost_the_sidebar(real_redis: Redis) -> None
         redis.rows.clear()
         page = await ann.get("/channels/home/feeds?part=1")
         assert len(page.tree.css(".branch li")) == 1001
-        assert len(redis.rows) <= 3
+        assert len(redis.rows) <= 4, "one of them reads settings that a server remembers"
         await ann.browser.aclose()
 
 
