@@ -455,7 +455,7 @@ async def test_hostile_posts_do_nothing(browser: Browser, library: Library) -> N
         while path:
             await page.goto(library.url + path)
             seen += await page.locator(".post").count()
-            assert await page.locator("#change").count() == 1
+            assert await page.locator("#change").count() == 1, await page.content()
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             older = page.locator("#older [rel=next]")
             path = await older.get_attribute("href") if await older.count() else None
