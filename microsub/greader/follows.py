@@ -57,7 +57,10 @@ class NativeFollows:
         }
 
     async def edit(self, call: NativeCall) -> HttpReply:
-        """Follow, unfollow or change feeds; `t` has a name for each of `s`, in their order, or is missing."""
+        """Follow, unfollow or change feeds; `t` has a name for each of `s`, in their order, or is missing.
+
+        Following a followed feed again changes it: else it would also be in the first folder, the one that apps show.
+        """
         action, names = call.params.text("ac"), call.params.every("t")
         streams = [stream_of(text) for text in call.params.every("s")]
         if action not in ("subscribe", "unsubscribe", "edit"):
@@ -71,15 +74,14 @@ class NativeFollows:
         for stream, name in dict.fromkeys(zip_longest(streams, names)):
             if stream is None or stream.kind != "feed":
                 continue
-            if action == "subscribe":
+            held = await self._held(call, stream.value)
+            if action == "subscribe" and not held:
                 await self._follow(call, stream.value, name)
+            elif action == "unsubscribe":
+                for uid, one in held.items():
+                    await self.following.unfollow(call.user, uid, one.url, call.now)
             else:
-                held = await self._held(call, stream.value)
-                if action == "unsubscribe":
-                    for uid, one in held.items():
-                        await self.following.unfollow(call.user, uid, one.url, call.now)
-                else:
-                    await self._change(call, held, name)
+                await self._change(call, held, name)
         return OK
 
     async def quick_add(self, call: NativeCall) -> HttpReply:

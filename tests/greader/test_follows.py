@@ -49,6 +49,18 @@ async def test_follow_and_unfollow(alice: Reader, app: NativeApp, blog: str) -> 
     ]
 
 
+async def test_a_feed_that_is_followed_again_stays_in_its_folder(alice: Reader, app: NativeApp, blog: str) -> None:
+    """Unless it is followed in another one: then it moves there."""
+    await app.post("subscription/edit", ac="edit", s=blog, a=LATER)
+    await app.post("subscription/edit", ac="subscribe", s=f"feed/{FEED}", t="My name")
+    assert await folders(app, FEED) == [LATER]
+    assert (await feeds(app))[FEED]["title"] == "My name"
+    assert (await alice.get(action="follow", channel="home"))["items"] == []
+    await app.post("subscription/edit", ac="subscribe", s=f"feed/{FEED}", a=NEW)
+    assert await folders(app, FEED) == [NEW]
+    assert (await alice.get(action="follow", channel="later"))["items"] == []
+
+
 async def test_rename_and_move(server: World, alice: Reader, app: NativeApp, blog: str) -> None:
     await app.post("subscription/edit", ac="edit", s=blog, t="My name")
     assert (await feeds(app))[FEED]["title"] == "My name"
