@@ -124,7 +124,7 @@ NativeTable = Mapping[str, NativeRoute]
 
 def json_reply(value: object) -> HttpReply:
     """A JSON document, or its bytes."""
-    return HttpReply(value if isinstance(value, bytes) else orjson.dumps(value), _JSON)
+    return HttpReply(value if isinstance(value, bytes | bytearray) else orjson.dumps(value), _JSON)
 
 
 def text_reply(text: str) -> HttpReply:

@@ -24,6 +24,7 @@ from microsub.timelines import Channels, ReaderViews, in_channels, places_of
 _AT_ONCE = 250
 OTHER_POSTS = N_("Other posts")
 """The name of the feed of items whose own feed isn't followed."""
+_UNREAD, _READ = (READING_LIST,), (READING_LIST, READ)
 _OTHERS, _OF_ORIGIN = f"feed/{OTHER}", ("title", "htmlUrl")
 _KINDS = {"audio": "audio/mpeg", "video": "video/mp4"}
 _FILES = frozenset({"enclosure", *_KINDS})
@@ -117,8 +118,8 @@ class NativeContents:
 
     async def items(
         self, user: str, channels: Sequence[Channel], ids: Sequence[str], language: str
-    ) -> AsyncIterator[list[tuple[str, bytes]]]:
-        """Those of the items that the user's channels show, each with its JSON, in that order, some hundred at once."""
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """Those of the items that the user's channels show, each with its JSON, in that order."""
         if not ids:
             return
         feeds, number = await asyncio.gather(self.followed(user, channels), self._channels.number_of_names(user))
@@ -126,44 +127,45 @@ class NativeContents:
         origins = {one["id"]: {"streamId": one["id"], **{name: one[name] for name in _OF_ORIGIN}} for one in listed}
         by_feed = {feed: origins[f"feed/{one.subscription.id}"] for feed, one in feeds.by_id.items()}
         for some in batches(ids):
-            tagged = await self._tagged(user, channels, some)
-            left = [*tagged]
+            places, tags = await self._tagged(user, channels, some)
+            left = [item for item in some if item in tags and item in places]
             while left:
                 data = await self._reading.data(user, left[:_AT_ONCE], number)
-                posts = ((item, orjson.loads(b"{" + one)) for item, one in zip(left, data, strict=False) if one)
-                yield [
-                    (item, _item(item, *tagged[item], post, by_feed.get(post.get("_source", ""), origins[_OTHERS])))
-                    for item, post in posts
-                ]
+                for item, one in zip(left, data, strict=False):
+                    if one:
+                        post = orjson.loads(b"{" + one)
+                        origin = by_feed.get(post.get("_source", ""), origins[_OTHERS])
+                        yield item, _item(item, places[item], tags[item], post, origin)
                 left = left[max(1, len(data)) :]
                 await asyncio.sleep(0)
 
     async def _tagged(
         self, user: str, channels: Sequence[Channel], ids: Sequence[str]
-    ) -> dict[str, tuple[int, list[str]]]:
-        """Those of the items that the channels show, in their order, each with its position and its tags.
-
-        One round trip.
-        """
+    ) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+        """The positions of the items, and the tags of those that the channels show. Two round trips."""
         uids = list(dict.fromkeys([SAVED, *(channel.uid for channel in channels)]))
         names = {SAVED: STARRED, **{uid: LABEL + name for name, uid in label_names(channels).items()}}
-        places, unread, shown = await asyncio.gather(
+        places, shown = await asyncio.gather(
             places_of(self._redis, user, ids),
-            in_channels(self._redis, user, uids, ids, "unread"),
             asyncio.gather(*(in_channels(self._redis, user, [uid], ids, "posts") for uid in uids)),
         )
-        tags: dict[str, list[str]] = {}
+        # Most channels show none of them.
+        holders = [uid for uid, items in zip(uids, shown, strict=True) if items]
+        unread = await in_channels(self._redis, user, holders, ids, "unread") if holders else set()
+        tags: dict[str, tuple[str, ...]] = {}
         for uid, items in zip(uids, shown, strict=True):
+            # Items share their tags: a list for each would be examined by every garbage collection.
+            added, longer = (names[uid],) if uid in names else (), dict[tuple[str, ...], tuple[str, ...]]()
             for item in items:
-                known = tags.setdefault(item, [READING_LIST] if item in unread else [READING_LIST, READ])
-                known += [names[uid]] if uid in names else []
-        return {item: (places[item], tags[item]) for item in ids if item in tags and item in places}
+                known = tags.get(item) or (_UNREAD if item in unread else _READ)
+                tags[item] = longer.get(known) or longer.setdefault(known, (*known, *added))
+        return places, tags
 
 
 def _item(item: str, place: int, tags: Sequence[str], post: dict[str, Any], origin: Mapping[str, str]) -> bytes:
     arrived = place // 1_000_000
     published = _moment(post.get("published")) or arrived
-    link = [{"href": post.get("url") or origin["htmlUrl"], "type": "text/html"}]
+    link = {"href": post.get("url") or origin["htmlUrl"]}
     wire: dict[str, Any] = {
         "id": long_form(item),
         # Whole seconds, because Fluent Reader rounds it up to the `ot` of its next sync.
@@ -173,8 +175,9 @@ def _item(item: str, place: int, tags: Sequence[str], post: dict[str, Any], orig
         # Liferea shows this as the time of a post.
         "updated": _moment(post.get("updated")) or published,
         "title": " ".join(str(post.get("name") or "").split()) or post_title(post),
-        "canonical": link,
-        "alternate": link,
+        # Without a type: Python's google-reader fails with one.
+        "canonical": [link],
+        "alternate": [{**link, "type": "text/html"}],
         "summary": {"direction": "ltr", "content": html_of(post)},
         "categories": tags,
         "origin": origin,
@@ -201,7 +204,7 @@ def html_of(post: dict[str, Any]) -> str:
 
 def _enclosures(post: dict[str, Any]) -> list[dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    if not _FILES & post.keys():
+    if _FILES.isdisjoint(post):
         return []
     for one in post.get("enclosure") or ():
         if one.get("url"):

@@ -41,6 +41,8 @@ MOST_NAMED = 10_000
 """Items that one request may name."""
 USUAL_IDS, USUAL_CONTENTS = 1000, 20
 _SECOND = 1_000_000
+_BETWEEN = b",\n"
+"""Between two items. No JSON of theirs has a line break."""
 _COUNTED = 5000
 """Items that are counted at once, so that their feeds and folders come in replies of some hundred kilobytes."""
 
@@ -127,35 +129,38 @@ class NativeReading:
     async def page(self, call: NativeCall) -> HttpReply:
         """A stream with its contents. A page of many large items ends earlier than asked for."""
         async with self._turns.of(call.user):
-            found, more = await self._filled(call)
-            return _contents(call, _name(call), found, more)
+            body = _opened(call, _name(call))
+            return _closed(body, await self._filled(call, body))
 
     async def atom(self, call: NativeCall) -> HttpReply:
         """The same as an Atom document, without a continuation."""
         async with self._turns.of(call.user):
-            found, _ = await self._filled(call)
-            document = await asyncio.to_thread(_atom, call, found)
+            body = bytearray()
+            await self._filled(call, body)
+            document = await asyncio.to_thread(_atom, call, body)
         return HttpReply(document, [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store"), *CORS])
 
-    async def _filled(self, call: NativeCall) -> tuple[list[bytes], bytes]:
-        """The contents of a stream's page, and its continuation."""
+    async def _filled(self, call: NativeCall, body: bytearray) -> bytes:
+        """Append the contents of a stream's page; returns its continuation."""
         query = query_of(call, count(call.params.text("n"), USUAL_CONTENTS, MOST_CONTENTS))
         page = await self._page(call, query)
         places = {row.id: row.position for row in page.rows}
-        found, last = await self._fitting(call, list(places))
+        last = await self._fitting(call, list(places), body)
         more = places[last] if last and (page.more is not None or last != page.rows[-1].id) else page.more
-        return found, _more(query, more)
+        return _more(query, more)
 
-    async def _fitting(self, call: NativeCall, ids: Sequence[str]) -> tuple[list[bytes], str]:
-        """The contents of the items, and the one with which they ended early to be `MOST_BYTES`; empty for none."""
-        found, size = list[bytes](), 0
-        async for some in self._contents.items(call.user, call.channels, ids, call.language):
-            for item, wire in some:
-                found.append(wire)
-                size += len(wire)
-                if size > MOST_BYTES:
-                    return found, item
-        return found, ""
+    async def _fitting(self, call: NativeCall, ids: Sequence[str], body: bytearray) -> str:
+        """Append the contents of the items, and `_BETWEEN`.
+
+        Returns the one with which they ended early to be `MOST_BYTES`; empty for none.
+        """
+        async for item, wire in self._contents.items(call.user, call.channels, ids, call.language):
+            # One buffer grows: copies of some megabytes would take longer than what is in them.
+            body += wire
+            body += _BETWEEN
+            if len(body) > MOST_BYTES:
+                return item
+        return ""
 
     async def named(self, call: NativeCall) -> HttpReply:
         """The contents of the named items, without unknown ones, and without the last ones of many large items.
@@ -166,20 +171,29 @@ class NativeReading:
         if len(named) > MOST_NAMED:
             raise InvalidRequest(f"'i' names too many items: expected {MOST_NAMED} at most")
         async with self._turns.of(call.user):
-            found, _ = await self._fitting(call, items_of(named))
-            return _contents(call, READING_LIST, found, b"")
+            body = _opened(call, READING_LIST)
+            await self._fitting(call, items_of(named), body)
+            return _closed(body, b"")
 
     async def _page(self, call: NativeCall, query: StreamQuery) -> StreamPage:
         return await self._streams.page(call.user, call.channels, query, call.now)
 
 
-def _contents(call: NativeCall, name: str, items: Sequence[bytes], more: bytes) -> HttpReply:
-    head = orjson.dumps({"direction": "ltr", "id": name, "updated": int(call.now)})[:-1]
-    return json_reply(b'%b,"items":[%b]%b}' % (head, b",".join(items), more))
+def _opened(call: NativeCall, name: str) -> bytearray:
+    """The beginning of a reply with contents."""
+    head = orjson.dumps({"direction": "ltr", "id": name, "updated": int(call.now)})
+    return bytearray(b'%b,"items":[' % head[:-1])
 
 
-def _atom(call: NativeCall, items: Sequence[bytes]) -> bytes:
-    return atom_of(_name(call), _name(call), call.now, map(orjson.loads, items))
+def _closed(body: bytearray, more: bytes) -> HttpReply:
+    if body.endswith(_BETWEEN):
+        del body[-len(_BETWEEN) :]
+    body += b"]%b}" % more
+    return json_reply(body)
+
+
+def _atom(call: NativeCall, items: bytearray) -> bytes:
+    return atom_of(_name(call), _name(call), call.now, map(orjson.loads, items.split(_BETWEEN)[:-1]))
 
 
 def query_of(call: NativeCall, most: int) -> StreamQuery:

@@ -184,8 +184,8 @@ class Streams:
         if not states:
             bare = await bare_arrivals(self._redis, user, asked)
             if bare is not None:
-                rows = [Arrival(item, position, False, False) for item, position in bare[0]]
-                return rows, rows[-1].position if bare[1] else None
+                rows, has_more = bare
+                return rows, rows[-1].position if has_more else None
         _, piece = await read_arrivals(self._redis, user, GLOBAL, replace(asked, limit=_STEP), now)
         return piece.rows, piece.resume
 
@@ -205,29 +205,31 @@ class Streams:
 
     async def _from_sets(self, user: str, uids: Sequence[str], query: StreamQuery, chosen: _Selection) -> list[Arrival]:
         """Read the items of a feed or channel, the saved or the unread ones, and sort them by arrival."""
-        known = ""
         if chosen.feeds:
             places = await self.places_in(user, uids, chosen.feeds[0])
             chosen = replace(chosen, feeds=chosen.feeds[1:])
         elif chosen.is_read is False:
-            known, places = "read", await arrivals_in(self._redis, user, uids, "unread")
+            places = await arrivals_in(self._redis, user, uids, "unread")
+            chosen = replace(chosen, is_read=None)
         elif chosen.is_saved:
-            known, places = "saved", await arrivals_in(self._redis, user, [SAVED], "posts")
+            places = await arrivals_in(self._redis, user, [SAVED], "posts")
+            chosen = replace(chosen, is_saved=None)
         else:
             places = await arrivals_in(self._redis, user, chosen.inside[:1], "posts")
             chosen = replace(chosen, inside=chosen.inside[1:])
-        rows = [Arrival(item, at, False, known == "saved") for item, at in places.items()]
+        rows = [Arrival(item, at, False, False) for item, at in places.items()]
         rows = sorted(_after(_between(rows, query), query), key=_place, reverse=not query.oldest_first)
-        return await self._among(user, uids, rows, query, chosen, known)
+        return await self._among(user, uids, rows, query, chosen)
 
     async def _among(
-        self, user: str, uids: Sequence[str], rows: Sequence[Arrival], query: StreamQuery, chosen: _Selection,
-        known: str = "",
-    ) -> list[Arrival]:  # fmt: skip
-        """The first of the rows that are in the selection, one more than the query asks for."""
+        self, user: str, uids: Sequence[str], rows: Sequence[Arrival], query: StreamQuery, chosen: _Selection
+    ) -> list[Arrival]:
+        """The first of the rows that are in the selection, at least one more than the query asks for."""
+        if chosen.is_everything:
+            return [*rows]
         found: list[Arrival] = []
         for at in range(0, len(rows), _STEP):
-            some = await self._with_states(user, uids, rows[at : at + _STEP], chosen, known)
+            some = await self._with_states(user, uids, rows[at : at + _STEP], chosen)
             found += await self._kept(user, some, chosen)
             if len(found) > query.count:
                 break
@@ -245,14 +247,14 @@ class Streams:
         return await places_of(self._redis, user, list(seen)) if seen else {}
 
     async def _with_states(
-        self, user: str, uids: Sequence[str], rows: Sequence[Arrival], chosen: _Selection, known: str
+        self, user: str, uids: Sequence[str], rows: Sequence[Arrival], chosen: _Selection
     ) -> Sequence[Arrival]:
-        """The rows with those states that the selection asks for, except the one that is known already."""
+        """The rows with those states that the selection asks for."""
         ids = [row.id for row in rows]
-        if rows and chosen.is_read is not None and known != "read":
+        if rows and chosen.is_read is not None:
             unread = await in_channels(self._redis, user, uids, ids, "unread")
             rows = [row._replace(is_read=row.id not in unread) for row in rows]
-        if rows and chosen.is_saved is not None and known != "saved":
+        if rows and chosen.is_saved is not None:
             saved = await in_channels(self._redis, user, [SAVED], ids, "posts")
             rows = [row._replace(is_saved=row.id in saved) for row in rows]
         return rows

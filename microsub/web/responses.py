@@ -197,7 +197,7 @@ class HttpExchange:
 class HttpReply:
     """A reply without an error. `headers` are all but the length, those of CORS included."""
 
-    body: bytes
+    body: bytes | bytearray
     headers: list[Header]
     status: int = 200
 

@@ -175,8 +175,8 @@ async def test_contents_in_every_form_of_id(app: NativeApp, alice: Reader, ids: 
         assert isinstance(one["updated"], int)
         assert isinstance(one["crawlTimeMsec"], str)
         assert isinstance(one["timestampUsec"], str)
-        assert one["canonical"] == one["alternate"]
-        assert one["alternate"][0]["type"] == "text/html"
+        assert one["alternate"] == [{**one["canonical"][0], "type": "text/html"}]
+        assert list(one["canonical"][0]) == ["href"]
         assert one["summary"]["content"]
         assert one["origin"]["streamId"] in {feed["id"] for feed in listed}
         assert one["origin"]["title"] == "A blog"

@@ -162,14 +162,14 @@ async def test_places_without_states(world: OneReader) -> None:
     """Both orders, in pieces; None while a channel is being removed, because its items still have places."""
     await world.add("home", item(1), item(2), item(3))
     newest, more = await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(2)) or ([], False)
-    assert ([one for one, _ in newest], more) == (["3", "2"], True)
-    rest = await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(2, after=str(newest[-1][1])))
+    assert ([one.id for one in newest], more) == (["3", "2"], True)
+    rest = await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(2, after=str(newest[-1].position)))
     assert rest
-    assert ([one for one, _ in rest[0]], rest[1]) == (["1"], False)
+    assert ([one.id for one in rest[0]], rest[1]) == (["1"], False)
     oldest = await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(5, oldest_first=True))
     assert oldest
-    assert [one for one, _ in oldest[0]] == ["1", "2", "3"]
-    assert await arrivals.count_since(world.redis, ANN, oldest[0][1][1]) == 2
+    assert [one.id for one in oldest[0]] == ["1", "2", "3"]
+    assert await arrivals.count_since(world.redis, ANN, oldest[0][1].position) == 2
     await world.channels.disable(ANN, "home", NOW)
     assert await arrivals.bare_arrivals(world.redis, ANN, ArrivalQuery(5)) is None
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
 from typing import Literal, NamedTuple, Protocol
 
 from microsub.accounts import absent, grant, unauthorized
@@ -276,8 +276,8 @@ async def count_since(redis: Redis, user: str, position: int) -> int:
     return int(await redis.command("ZCOUNT", keys.arrivals(user), position, "+inf"))
 
 
-async def bare_arrivals(redis: Redis, user: str, query: ArrivalQuery) -> tuple[list[tuple[str, int]], bool] | None:
-    """A piece of the order of `global` without states: items with their positions, and whether more may follow.
+async def bare_arrivals(redis: Redis, user: str, query: ArrivalQuery) -> tuple[list[Arrival], bool] | None:
+    """A piece of the order of `global` without states, all as if unread and not saved; and whether more may follow.
 
     Five times as many for a round trip as `read_arrivals`. None: the user is removing a channel, so an item's place
     doesn't say whether a channel still shows it.
@@ -290,7 +290,8 @@ async def bare_arrivals(redis: Redis, user: str, query: ArrivalQuery) -> tuple[l
     if removing:
         return None
     found = _words(flat)
-    return list(zip(found[0::2], map(int, found[1::2]), strict=True)), len(found) == 2 * size
+    rows = map(Arrival, found[0::2], map(int, found[1::2]), repeat(False), repeat(False))
+    return list(rows), len(found) == 2 * size
 
 
 async def in_channels(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str], state: ShownState) -> set[str]:
