@@ -7,6 +7,7 @@ import pytest
 from microsub.base.errors import NotFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.timelines.channels.follows import few_unread
 from microsub.timelines.sync import arrivals
 from microsub.timelines.sync.arrivals import ArrivalQuery, forget_order, keep_order, places_of, repair_all_arrivals
 from tests.support.invariants import wrong_arrivals
@@ -156,6 +157,20 @@ async def test_items_of_one_time_are_all_found(world: OneReader, monkeypatch: py
     found = await arrivals.arrivals_in(world.redis, ANN, ["home", "work"], "posts")
     assert found.keys() == {*(one.id for one in same), *map(str, range(100, 124)), "500"}
     assert found == {row.id: row.position for row in await world.arrivals()}
+
+
+async def test_many_unread_items_are_read_in_pieces(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no reply has all of a large channel; also if more than a piece have the same time."""
+    monkeypatch.setattr(arrivals, "_PIECE", 10)
+    same = [item(number, score=5.5) for number in range(35)]
+    await world.add("home", *same, *(item(number) for number in range(100, 124)))
+    await world.follow("work", "1")
+    await world.add("work", item(500), item(501))
+    await world.timelines.mark_read(ANN, "global", ["3", "34", "110", "501"], NOW)
+    assert await few_unread(world.redis, [(ANN, "home"), (ANN, "work")], 10) == [None, ["500"]]
+    found = await arrivals.arrivals_in(world.redis, ANN, ["home", "work"], "unread")
+    assert found == {row.id: row.position for row in await world.arrivals() if not row.is_read}
+    assert len(found) == 35 + 24 + 2 - 4
 
 
 async def test_places_without_states(world: OneReader) -> None:

@@ -31,6 +31,7 @@ from microsub.redis.scripts import load
 T = TypeVar("T")
 
 _UNREAD = load("unread_list")
+_ANY = 2**53
 _FORMER_DAYS = 400
 _MOST_FORMER = 1000
 """Maximum number of ids of former feeds per user; with one more, all are forgotten."""
@@ -311,7 +312,13 @@ async def every_channel(redis: Redis, user: str) -> list[str]:
 
 async def unread_ids(redis: Redis, places: Iterable[tuple[str, str]]) -> list[list[str]]:
     """The unread items of each of these channels (user and uid), in no certain order. One round trip."""
-    return [texts(ids) for ids in await redis.scripts([_UNREAD(*place) for place in places])]
+    return [ids or [] for ids in await few_unread(redis, places, _ANY)]
+
+
+async def few_unread(redis: Redis, places: Iterable[tuple[str, str]], most: int) -> list[list[str] | None]:
+    """The same, but None for a channel with more than `most`: one reply with all of them would delay everybody else."""
+    replies = await redis.scripts([_UNREAD(*place, most=most) for place in places])
+    return [None if ids == -1 else texts(ids) for ids in replies]
 
 
 async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:

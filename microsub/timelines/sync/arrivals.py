@@ -24,7 +24,7 @@ from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.channels.follows import Follows, every_channel, unread_ids
+from microsub.timelines.channels.follows import Follows, every_channel, few_unread
 from microsub.timelines.timelinekeys import distinct
 
 ShownState = Literal["posts", "unread"]
@@ -250,24 +250,30 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
     An item that a channel shows all the time is never missing, whatever enters and leaves meanwhile.
     """
     ids = dict[str, None]()
+    large = [*uids]
     if state == "unread":
-        # In one piece, in which the engine keeps them.
+        large = []
         for several in batches(uids, _SETS_AT_ONCE):
-            unread = await unread_ids(redis, [(user, uid) for uid in several])
-            ids.update(dict.fromkeys(chain.from_iterable(unread)))
-        return await places_of(redis, user, list(ids))
-    left = [(keys.posts(user, uid), "-inf", _PIECE) for uid in uids]
+            unread = await few_unread(redis, [(user, uid) for uid in several], _PIECE)
+            ids.update(dict.fromkeys(chain.from_iterable(filter(None, unread))))
+            large += [uid for uid, found in zip(several, unread, strict=True) if found is None]
+    left = [(uid, "-inf", _PIECE) for uid in large]
     while left:
         some, left = left[:_SETS_AT_ONCE], left[_SETS_AT_ONCE:]
         pages: list[Command] = [
-            ("ZRANGE", name, score, "+inf", "BYSCORE", "LIMIT", 0, size, "WITHSCORES") for name, score, size in some
+            ("ZRANGE", keys.posts(user, uid), score, "+inf", "BYSCORE", "LIMIT", 0, size, "WITHSCORES")
+            for uid, score, size in some
         ]
-        for (name, score, size), flat in zip(some, await redis.pipeline(pages), strict=True):
+        for (uid, score, size), flat in zip(some, await redis.pipeline(pages), strict=True):
             found = _words(flat)
-            ids.update(dict.fromkeys(found[0::2]))
+            shown = found[0::2]
+            if state == "unread":
+                (open_ones,) = await _unread_among(redis, user, [uid], shown)
+                shown = [item for item in shown if item in open_ones]
+            ids.update(dict.fromkeys(shown))
             if len(found) == 2 * size:
                 # Scores stay. Items with the last one are read again, and more of them if they fill a whole piece.
-                left.append((name, found[-1], size * 2 if found[-1] == score else _PIECE))
+                left.append((uid, found[-1], size * 2 if found[-1] == score else _PIECE))
     return await places_of(redis, user, list(ids))
 
 
