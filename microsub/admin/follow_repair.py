@@ -21,7 +21,7 @@ from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.feeds import Feeds, Schedule
 from microsub.model.reader import ChannelKey, Subscription
 from microsub.redis.protocol import Redis
-from microsub.timelines import UNDER_WAY, Channels, Following, unsubscribe
+from microsub.timelines import UNDER_WAY, Channels, Following, SignedFeeds, unsubscribe
 from microsub.work import calendar_of
 
 _AT_ONCE = 50
@@ -57,12 +57,14 @@ class FollowRepair:
     feeds: Feeds
     schedule: Schedule
     following: Following
+    signed: SignedFeeds
 
     async def run(self, now: float) -> RepairedFollows:
         """Check everything once. Apparent errors are checked again before they are corrected."""
         users = [user for user in await self.accounts.users() if user.disabled is None]
         for user in users:
             await self._finish_moves(user, now)
+            await self.signed.prune(user.name, now)
         truth = await self._truth(users)
         missing = surplus = 0
         for batch in _batches([*{*truth, *await self.feeds.all_ids()}]):

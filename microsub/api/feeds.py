@@ -16,11 +16,11 @@ from microsub.base.urls import canonical_feed_url, mask_credentials
 from microsub.configuration.follows import FEED_SETTINGS, feed_settings, with_settings
 from microsub.configuration.model import FeedConfig
 from microsub.discovery import HIDDEN, EnteredAddresses, Search, without_userinfo
-from microsub.feeds import FeedRecord, push_health
+from microsub.feeds import FeedRecord, push_health, sign_in_headers
 from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
 from microsub.search import PostSearch
-from microsub.timelines import Followed, Following, feed_name, in_turns
+from microsub.timelines import Followed, Following, SignedFeeds, feed_name, in_turns
 from microsub.web.actions import Action, Call, Reply, Table, channel_in, instant, url_in
 from microsub.web.params import missing
 
@@ -99,12 +99,14 @@ class FeedActions:
         entered: EnteredAddresses,
         post_search: PostSearch | None,
         most: Most,
+        signed: SignedFeeds,
     ) -> None:
         self._following = following
         self._search = search
         self._entered = entered
         self._post_search = post_search
         self._most = most
+        self._signed = signed
 
     def table(self) -> Table:
         """The actions by what selects them."""
@@ -114,6 +116,7 @@ class FeedActions:
             ("POST", "follow", "update"): Action("follow", self.update),
             ("GET", "follow", "settings"): Action("read", self.settings),
             ("POST", "follow", "settings"): Action("follow", self.change),
+            ("POST", "follow", "sign_in"): Action("follow", self.sign_in),
             ("POST", "unfollow", ""): Action("follow", self.unfollow),
             ("GET", "search", ""): Action("read", self.search),
             ("POST", "search", ""): Action("read", self.search),
@@ -158,6 +161,22 @@ class FeedActions:
             call.user, uid, follow.feed, call.now, name=name, settings=wanted.settings, former=follow.settings
         )
         return {"settings": feed_settings(wanted)}
+
+    async def sign_in(self, call: Call) -> Reply:
+        """Ask for a followed feed with `user_name` and `password` or `headers`, or with `end` without any again.
+
+        The user follows a feed of their own then; the reply describes it.
+        """
+        uid = channel_in(call.params, allow_global=False)
+        follow = await self._following.find(call.user, uid, arguments.followed_url(call.params))
+        most = await self._most("feeds", call.user)
+        if call.params.text("end"):
+            record = await self._signed.remove(call.user, follow.feed, call.now, most=most)
+        else:
+            given = sign_in_headers(*(call.params.text(name) or "" for name in ("user_name", "password", "headers")))
+            record = await self._signed.give(call.user, follow.feed, given, call.now, most=most)
+        feeds = await self._following.feeds(call.user, uid)
+        return feed_to_wire(next(one for one in feeds if one.record.id == record.id), call.now)
 
     async def unfollow(self, call: Call) -> Reply:
         """Stop following a feed in a channel; unfollowing a feed that isn't followed is no error."""

@@ -20,7 +20,7 @@ from microsub.articles.cuts import Judgement, is_cut
 from microsub.articles.extraction import ARTICLE_IN, NONE
 from microsub.articles.icons import IconFinder
 from microsub.base.errors import ParseError
-from microsub.base.urls import host_of
+from microsub.base.urls import host_of, sign_in_of, with_credentials_of
 from microsub.feeds import Event
 from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
 from microsub.formats.entry_id import body_text
@@ -111,9 +111,14 @@ class PageReader:
         self._fetcher = fetcher
         self._parser = parser
 
-    async def read(self, link: str, title: str) -> Content | NoArticle:
-        """The article on the page at `link`, or why there is none. Raises ParserUnavailable."""
-        found = await self._fetcher.fetch(FetchRequest(link.partition("#")[0], accept=PAGE_ACCEPT))
+    async def read(self, link: str, title: str, feed: str = "") -> Content | NoArticle:
+        """The article on the page at `link`, or why there is none. Raises ParserUnavailable.
+
+        The page is asked for with the sign-in that the address of its `feed` names, if it has the same origin.
+        """
+        page = link.partition("#")[0]
+        address = with_credentials_of(feed, page) if sign_in_of(feed) is not None else page
+        found = await self._fetcher.fetch(FetchRequest(address, accept=PAGE_ACCEPT, signs_in=address != page))
         if isinstance(found, FetchFailed):
             closed = not found.lasting and found.status in {None, 429, 503}
             return NoArticle(found.detail, found.lasting, closed)
@@ -190,7 +195,7 @@ class ArticleStage:
                 if is_forward:  # otherwise the same pages would be asked for without end
                     await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
                 break
-            found, trouble, tried = await self.reader.read(post.link, post.title), None, tried + 1
+            found, trouble, tried = await self.reader.read(post.link, post.title, feed.url), None, tried + 1
             if isinstance(found, Content):
                 judged = judged.after(
                     is_cut(post.text, found.text or "", post.link, feed.home or feed.url), self.clock()
@@ -211,7 +216,8 @@ class ArticleStage:
     async def read_one(self, item: str) -> NoArticle | None:
         """Store the full text of one post, because somebody asks for it; returns why there is none."""
         async for post in self._posts([item]):
-            found = await self.reader.read(post.link, post.title)
+            feed = await self.feeds.get(post.feed)
+            found = await self.reader.read(post.link, post.title, feed.url if feed is not None else "")
             if isinstance(found, NoArticle):
                 return found
             if (why := await self._take(post, found)) is not None:

@@ -204,6 +204,13 @@ class Settings:
         "The folder in which the embedded engine stores its data. It must belong to the system user who runs the "
         "server, and nobody else may write to it. Not used with a Redis of your own.",
     )
+    key_file: Path | None = setting(
+        _FILE,
+        None,
+        "The file with the key that encrypts credentials of feeds, made when users first give some. All machines of a "
+        "server need the same one, and backups don't contain it. By default `sealing-key` in the data folder, also "
+        "with a Redis of your own.",
+    )
     redis_url: str | None = setting(
         SettingKind(
             "URL",
@@ -323,6 +330,11 @@ class Settings:
     def embedded(self) -> bool:
         """Whether the server runs a Redis of its own."""
         return self.redis_url is None
+
+    @property
+    def sealing_key(self) -> Path:
+        """The file with the key that encrypts credentials of feeds."""
+        return self.key_file or self.data_dir / "sealing-key"
 
     @property
     def index(self) -> Path:

@@ -8,6 +8,7 @@
     normalise_url       a post's URL, for comparing
     normalise_profile   a person's URL, in mutes, blocks and cards; `normalise_person` for one that people type
     mask_credentials    a URL that may be shown; `redacted`: one that may be logged
+    with_sign_in        a feed's address that names sealed credentials (`feeds.sign_ins`) instead of having them
 
 Comparison forms are keys and never shown. Identifiers of users, apps and servers have stricter rules:
 `base.identifiers`. `fetch.targets` makes the form that is requested.
@@ -533,14 +534,54 @@ def _mask_parameter(pair: str) -> str:
     return f"{name}=***" if equals and value and is_secret_name(name) else pair
 
 
+_SIGN_IN = re.compile(r"~([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{22})")
+
+
+def named_sign_in(userinfo: str) -> tuple[str, str] | None:
+    """The user and the id of the sign-in that the user info of an address names; None if it has plain credentials."""
+    found = _SIGN_IN.fullmatch(userinfo)
+    return (found[1], found[2]) if found is not None else None
+
+
+def sign_in_of(url: str) -> tuple[str, str] | None:
+    """The user and the id of the sign-in that `url` names, or None."""
+    parts = web_parts(url) if "@" in url else None
+    return None if parts is None else named_sign_in(parts.netloc.rpartition("@")[0])
+
+
+def with_sign_in(url: str, user: str, name: str) -> str:
+    """`url` with the id of a sign-in of `user` instead of the credentials that it may have."""
+    return _with_userinfo(url, f"~{user}.{name}@")
+
+
+def without_sign_in(url: str) -> str:
+    """`url` without the sign-in that it names; plain credentials stay."""
+    return _with_userinfo(url, "") if sign_in_of(url) is not None else url
+
+
+def without_credentials(url: str) -> str:
+    """`url` without user info: credentials, or the sign-in that it names."""
+    return _with_userinfo(url, "")
+
+
+def _with_userinfo(url: str, userinfo: str) -> str:
+    parts = web_parts(url)
+    if parts is None or ("@" not in parts.netloc and not userinfo):
+        return url
+    return urlunsplit(parts._replace(netloc=userinfo + parts.netloc.rpartition("@")[2]))
+
+
 def with_credentials_of(url: str, other: str) -> str:
-    """`other` with the credentials of `url`, if it has none and the same origin, or its https form."""
+    """`other` with the credentials of `url`, if it has none and the same origin, or its https form.
+
+    A sign-in holds for its very origin only.
+    """
     ours, theirs = web_parts(url), web_parts(other)
     if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
         return other
-    if ours.scheme == "http" and theirs.scheme == "https" and ours.port is theirs.port is None:
-        ours = ours._replace(scheme="https")
     user = ours.netloc.rpartition("@")[0]
+    if ours.scheme == "http" and theirs.scheme == "https" and ours.port is theirs.port is None:
+        ours = ours if named_sign_in(user) else ours._replace(scheme="https")
     same = ours.scheme == theirs.scheme and _netloc(ours, ours.scheme) == f"{user}@{_netloc(theirs, theirs.scheme)}"
     return urlunsplit(theirs._replace(netloc=f"{user}@{theirs.netloc}")) if same else other
 

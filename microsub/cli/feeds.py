@@ -362,6 +362,50 @@ async def feed_set(
         await server.backend.write_back(settings, stores)
 
 
+@feed.command("sign-in")
+@click.argument("user")
+@click.argument("url")
+@click.option("--name", metavar="NAME", help="Sign in with this user name; the password is asked for.")
+@click.option("--headers", is_flag=True, help="Read headers from standard input, one `Name: value` a line.")
+@click.option("--remove", is_flag=True, help="Ask for the feed without credentials again.")
+@on_stores()
+async def feed_sign_in(
+    settings: Settings, stores: Stores, user: str, url: str, name: str | None, headers: bool, remove: bool
+) -> None:
+    """Ask for the feed at URL with credentials of USER, who then follows it alone.
+
+    Passwords and headers are read from the terminal or standard input, stored encrypted, and never shown.
+
+    Examples: microsub feed sign-in alice https://members.example/feed --name alice
+
+              microsub feed sign-in alice https://members.example/feed --headers < headers.txt
+    """
+    from microsub.feeds import sign_in_headers
+
+    if bool(name) + headers + remove != 1:
+        raise click.UsageError("expected one of --name, --headers and --remove")
+    await server.backend.require_user(settings, stores, user, enabled=True)
+    holders = await server.stores.following(stores).holders(user, url)
+    if not holders:
+        fail(f"'{user}' doesn't follow {mask_credentials(url)}")
+    signed = server.stores.signed_feeds(stores)
+    feed_id = next(iter(holders.values())).feed
+    if remove:
+        await signed.remove(user, feed_id, time.time())
+    else:
+        given = sign_in_headers(headers=sys.stdin.read()) if name is None else sign_in_headers(name, _password())
+        await signed.give(user, feed_id, given, time.time())
+    say("removed" if remove else f"{user} follows a feed of their own now, which is asked for with these credentials")
+    await server.backend.write_back(settings, stores)
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        typed: str = click.prompt("Password", hide_input=True, err=True)
+        return typed
+    return sys.stdin.readline().rstrip("\r\n")
+
+
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
     from microsub.feeds import push_health
 

@@ -9,8 +9,9 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -48,6 +49,14 @@ _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+SignInOf = Callable[[str, str, str], Awaitable[Sequence[tuple[str, str]] | None]]
+"""Maps a user, the id of a sign-in of theirs and an origin to the headers to send; None if they can't be read."""
+
+
+async def _no_sign_in(_user: str, _name: str, _origin: str) -> None:
+    return None
+
+
 class Fetcher:
     """Fetches documents, for a whole process; keeps no cookies, connections or credentials."""
 
@@ -61,8 +70,13 @@ class Fetcher:
         room: Room | None = None,
         pace: HostPace | None = None,
         is_ours: IsOurs = nobodys,
+        sign_in_of: SignInOf = _no_sign_in,
     ) -> None:
-        """`pace` is for documents (`fetch`): each redirect counts for its own host; `is_ours`: see `Guard`."""
+        """`pace` is for documents (`fetch`): each redirect counts for its own host; `is_ours`: see `Guard`.
+
+        `sign_in_of` reads the sealed credentials that an address names.
+        """
+        self._sign_in_of = sign_in_of
         self._settings = settings
         self._pace = pace
         self._room = room if room is not None else Room()
@@ -78,6 +92,8 @@ class Fetcher:
         try:
             async with asyncio.timeout(limits.total) as clock:
                 first = target_of(request.url)
+                if request.signs_in and first.sign_in is not None:
+                    first = replace(first, headers=await self._headers_of(first, *first.sign_in))
                 return await self._follow(
                     first,
                     lambda target: Outgoing(target, self._fields(request, target)),
@@ -143,6 +159,12 @@ class Fetcher:
             if len(hops) > redirects:
                 raise HopError("redirects", f"more than {redirects} redirects")
 
+    async def _headers_of(self, target: HopTarget, user: str, name: str) -> tuple[tuple[bytes, bytes], ...]:
+        found = await self._sign_in_of(user, name, target.origin_text)
+        if found is None:
+            raise HopError("sign_in", "what this server signs in with can't be read any more; give it again")
+        return tuple((name.encode("ascii"), value.encode("ascii")) for name, value in found)
+
     # --- documents
 
     def _fields(self, request: FetchRequest, target: HopTarget) -> list[tuple[bytes, bytes]]:
@@ -156,7 +178,7 @@ class Fetcher:
         ):
             if value is not None:
                 fields.append((name, value))
-        return fields
+        return [*fields, *target.headers]
 
     async def _conclude(
         self,

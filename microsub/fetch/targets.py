@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote_to_bytes, urljoin, urlunsplit
 
 import httpx
 
 from microsub.base.identifiers import DEFAULT_PORTS
-from microsub.base.urls import LONGEST_URL, ascii_host, parts_of, trimmed
+from microsub.base.urls import LONGEST_URL, ascii_host, named_sign_in, parts_of, trimmed
 from microsub.fetch.values import HopError
 
 
@@ -18,7 +18,8 @@ from microsub.fetch.values import HopError
 class HopTarget:
     """One hop. `url` has an ASCII host, an escaped path, no fragment and no credentials.
 
-    `userinfo` is the part before the `@`, as written, or empty; `host` is lower case and without brackets.
+    `userinfo` is the part before the `@`, as written, or empty; `host` is lower case and without brackets. `headers`
+    are those of the sign-in that it names, for its origin.
     """
 
     url: str
@@ -26,6 +27,7 @@ class HopTarget:
     host: str
     port: int
     userinfo: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def authority(self) -> str:
@@ -36,6 +38,11 @@ class HopTarget:
     def origin(self) -> tuple[str, str, int]:
         """Scheme, host and port (RFC 6454)."""
         return self.scheme, self.host, self.port
+
+    @property
+    def origin_text(self) -> str:
+        """The origin as text, with its port."""
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     @property
     def path(self) -> str:
@@ -49,9 +56,14 @@ class HopTarget:
         parts = parts_of(self.url)
         return urlunsplit(parts._replace(netloc=f"{self.userinfo}@{parts.netloc}"))
 
+    @property
+    def sign_in(self) -> tuple[str, str] | None:
+        """The user and the id of the sign-in that the address names."""
+        return named_sign_in(self.userinfo)
+
     def authorization(self) -> bytes | None:
         """The value of an `Authorization` header (RFC 7617), or None."""
-        if not self.userinfo:
+        if not self.userinfo or self.sign_in is not None:
             return None
         name, _, password = self.userinfo.partition(":")
         return b"Basic " + base64.b64encode(unquote_to_bytes(name) + b":" + unquote_to_bytes(password))
@@ -93,7 +105,7 @@ def target_of(url: str) -> HopTarget:
 def follow(current: HopTarget, location: str) -> HopTarget:
     """The target of a redirect. Raises HopError (`bad_url`).
 
-    Credentials stay on their host, and never go from https to http.
+    Credentials stay on their host, and never go from https to http; a sign-in stays at its origin.
     """
     # Many servers send unescaped UTF-8, which was decoded as latin-1.
     with suppress(UnicodeError):
@@ -105,8 +117,10 @@ def follow(current: HopTarget, location: str) -> HopTarget:
     except ValueError:
         raise HopError("bad_url", "the redirect leads to an invalid URL") from None
     keeps = target.host == current.host and not (current.scheme == "https" and target.scheme == "http")
+    if current.sign_in is not None:
+        keeps = target.origin == current.origin
     if current.userinfo and keeps and not target.userinfo and _same_service(current, target):
-        return HopTarget(target.url, target.scheme, target.host, target.port, current.userinfo)
+        return replace(target, userinfo=current.userinfo, headers=current.headers)
     return target
 
 

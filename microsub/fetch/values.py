@@ -43,10 +43,12 @@ Reason = Literal[
     "bad_url",
     "local",
     "busy",
+    "sign_in",
 ]
 """The reason why a document couldn't be fetched. Two don't concern the host, because no request was sent: with `local`
 this process has no file descriptor left, with `busy` the share of the host or of the requester is used up.
-`private`: a name resolves to addresses that aren't allowed; users see it as `dns`.
+`private`: a name resolves to addresses that aren't allowed; users see it as `dns`. `sign_in`: the sealed credentials
+that the address names can't be read.
 """
 REASONS: frozenset[str] = frozenset(get_args(Reason))
 
@@ -86,6 +88,7 @@ class FetchRequest:
     """One GET.
 
     Validators are latin-1 text and are sent back byte for byte; the User-Agent has the number of `subscribers`.
+    With `signs_in`, the sealed credentials that the URL names are sent; without, such a URL is asked for without them.
     `since` is for fetchers that keep copies (`cache.CachingFetcher`): a copy from after that Unix time is returned,
     otherwise the publisher is asked. None: any fresh copy will do.
     """
@@ -97,6 +100,7 @@ class FetchRequest:
     subscribers: int = 0
     since: float | None = None
     user_agent: UserAgent | None = None
+    signs_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,7 @@ class FetchFailed:
         """Whether a retry in an hour would fail the same way, because the address itself is the cause."""
         if self.status is not None and self.reason in {"http", "gone"}:
             return 400 <= self.status < 500 and self.status not in {408, 425, 429}
-        return self.reason in {"gone", "blocked", "private", "too_large", "redirects", "encoding", "bad_url"}
+        return self.reason in {"gone", "blocked", "private", "too_large", "redirects", "encoding", "bad_url", "sign_in"}
 
     @property
     def forbidden(self) -> bool:

@@ -207,6 +207,7 @@ class Poller:
                         subscribers=subscribers,
                         since=last_looked(feed),
                         user_agent=agent,
+                        signs_in=True,
                     )
                 )
         finally:
@@ -329,7 +330,7 @@ class Poller:
         """Whether half of the posts of a feed at `url` or more are the feed's."""
         try:
             with holding_for([f"user {name}" for name in due.keys]):
-                found = await self.fetcher.fetch(FetchRequest(url, subscribers=len(due.users)))
+                found = await self.fetcher.fetch(FetchRequest(url, subscribers=len(due.users), signs_in=True))
             if not isinstance(found, Fetched):
                 return False
             about = found.final_url, found.content_type, url, None, self.clock(), None

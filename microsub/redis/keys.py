@@ -630,6 +630,11 @@ medium = key_of_two("user:{<name>}:medium:<token>")
 Permanent, until its user deletes it or it was unused for 31 days. `micropub.media`.
 """
 
+sign_ins = key_of("user:{<name>}:sign-ins")
+"""Hash: id of a sign-in, which the address of a followed feed names → Unix time, and the headers that it sends, sealed
+with a key that isn't in Redis. Permanent, entries are deleted when no follow names them. `feeds.sign_ins`.
+"""
+
 # --- local sign-in -----------------------------------------------------------------------------------------------
 
 credentials = key_of("user:{<name>}:credentials")

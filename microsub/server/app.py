@@ -77,6 +77,7 @@ from microsub.reader.settings import lists as list_pages
 from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.parts import WebParts
+from microsub.server.stores import signed_feeds
 from microsub.timelines import ReadState, SavedPosts
 from microsub.transfer import FeedListEndpoint
 from microsub.transfer.api import PATHS as LIST_PATHS
@@ -170,10 +171,11 @@ def microsub_actions(parts: WebParts) -> Table:
     timelines = TimelineActions(stores.redis, stores.items, reading, stores.rules, parts.picked, most)
     events = EventActions(stores.redis, stores.channels, reading, parts.listeners, lists.listed, parts.clock)
     outputs = OutputActions(stores.outputs, parts.output_contents, stores.channels, parts.picked.among, most, url)
+    followed = parts.following, parts.search, parts.entered, parts.post_search, most
     return {
         **lists.table(),
         **timelines.table(),
-        **FeedActions(parts.following, parts.search, parts.entered, parts.post_search, most).table(),
+        **FeedActions(*followed, signed_feeds(stores)).table(),
         **events.table(),
         **outputs.table(),
         **TopicActions(parts.topics).table(),
@@ -368,6 +370,8 @@ def _reader_routes(
             parts.images,
             polls=parts.polls,
             settings_of=stores.effective.of,
+            signed=signed_feeds(stores),
+            most=parts.quotas.most,
         ),
         *admin.routes(
             site,

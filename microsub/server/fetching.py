@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from microsub import discovery
 from microsub.articles import IconFinder, PageReader
@@ -40,7 +41,8 @@ async def open_fetcher(
     plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
     named = replace(plain, about=settings.base_url) if settings.base_url else plain
     bound = named if limits is None else replace(named, limits=limits)
-    fetcher = Fetcher(bound, pace=pace, is_ours=_hosts_of_people(settings, stores))
+    signed: Any = {} if stores is None else {"sign_in_of": stores.sign_ins.headers}
+    fetcher = Fetcher(bound, pace=pace, is_ours=_hosts_of_people(settings, stores), **signed)
     try:
         yield fetcher
     finally:

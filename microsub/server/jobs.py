@@ -21,7 +21,7 @@ from microsub.base.errors import StoreError
 from microsub.base.settings import Settings
 from microsub.configuration.document import check
 from microsub.redis.presence import TO_COME, ProcessCounts
-from microsub.server.stores import Stores, following, ingest
+from microsub.server.stores import Stores, following, ingest, signed_feeds
 from microsub.work import DeadLetter, DeadLetters, Handler, Stream
 
 if TYPE_CHECKING:
@@ -160,7 +160,8 @@ def retention(settings: Settings, stores: Stores) -> timelines.Retention:
 def follow_repair(stores: Stores) -> admin.FollowRepair:
     """The repair of feeds' followers and of the schedule from the channels."""
     return admin.FollowRepair(
-        stores.redis, stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores)
+        *(stores.redis, stores.accounts, stores.channels, stores.feeds, stores.schedule),
+        *(following(stores), signed_feeds(stores)),
     )
 
 

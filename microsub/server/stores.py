@@ -10,11 +10,13 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from microsub import accounts, backend_file, feeds, identity, micropub, notices, outputs, posts, timelines, transfer
+from microsub.base.sealing import KeyFile
 from microsub.base.settings import Settings, mask_password
 from microsub.base.urls import is_loopback, parts_of
 from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
@@ -29,7 +31,7 @@ from microsub.web.paths import HUB
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts, PostRoom
-    from microsub.feeds import Events, Feeds, Schedule
+    from microsub.feeds import Events, Feeds, Schedule, SignIns
     from microsub.outputs import OutputFeeds
     from microsub.parsing.pool import ParsePool
 
@@ -46,7 +48,7 @@ class Stores:
     """One connection to the Redis at `url`, and its stores, each created on first use.
 
     `where` describes the location of the data for people; `watch` reports the end of an embedded Redis. `clock` returns
-    Unix time in seconds, for everything built on the stores.
+    Unix time in seconds, for everything built on the stores. `key_file` has the key that encrypts credentials of feeds.
     """
 
     def __init__(self, redis: Redis, url: str, where: str, watch: Watch) -> None:
@@ -55,6 +57,7 @@ class Stores:
         self.where = where
         self.watch = watch
         self.clock: Callable[[], float] = time.time
+        self.key_file = Path("sealing-key")
 
     @cached_property
     def accounts(self) -> Accounts:
@@ -117,6 +120,11 @@ class Stores:
         return feeds.Schedule(self.redis)
 
     @cached_property
+    def sign_ins(self) -> SignIns:
+        """See `feeds.sign_ins`."""
+        return feeds.SignIns(self.redis, KeyFile(self.key_file))
+
+    @cached_property
     def effective(self) -> EffectiveSettings:
         """See `configuration.effective`."""
         return EffectiveSettings(self.declared, self.own_settings)
@@ -168,6 +176,7 @@ async def open_stores(
         if embedded is not None:
             watch = await stack.enter_async_context(watched(embedded, failed=tell_failure))
         stores = Stores(redis, url, where, watch)
+        stores.key_file = settings.sealing_key
         await (stores.prepare() if writes else check_layout(redis, oldest))
         yield stores
 
@@ -191,6 +200,11 @@ def following(stores: Stores) -> timelines.Following:
     return timelines.Following(
         stores.redis, stores.channels, stores.feeds, stores.items, stores.adder, stores.schedule, stores.effective.of
     )
+
+
+def signed_feeds(stores: Stores) -> timelines.SignedFeeds:
+    """The use cases on the credentials of followed feeds."""
+    return timelines.SignedFeeds(stores.redis, stores.channels, stores.feeds, stores.sign_ins, following(stores))
 
 
 def sources(stores: Stores) -> micropub.Sources:

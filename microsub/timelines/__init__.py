@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from microsub.timelines.retention import RESTORABLE, Retention
     from microsub.timelines.rules import Rules, settle, settle_in
     from microsub.timelines.saved import SavedPosts, count_saved, saved_among, saved_of
+    from microsub.timelines.sign_in import SignedFeeds
     from microsub.timelines.sync.arrivals import (
         Arrival,
         ArrivalQuery,

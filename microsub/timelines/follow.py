@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, StoreUnavailable
 from microsub.base.plaintext import on_one_line
 from microsub.base.rate_limits import RateLimit
-from microsub.base.urls import canonical_feed_url, host_of, mask_credentials
+from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, sign_in_of
 from microsub.configuration.model import Quotas
 from microsub.feeds import FeedRecord, Feeds, InternalAddress, Schedule
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
@@ -118,6 +118,8 @@ class Following:
         All items of an internal feed are unread, however old they are.
         """
         refuse_saved(uid)
+        if (named := sign_in_of(url)) is not None and named[0] != user:
+            raise InvalidRequest("'url' can't be followed: it is signed in as another user")
         own = InternalAddress.of(url)
         if own is not None and own.user != user:
             raise InvalidRequest("'url' can't be followed: it is the internal address of another user")
@@ -187,6 +189,39 @@ class Following:
     async def _want_articles(self, feed_id: str) -> None:
         """Have the articles of the feed's posts read, if its followers want them."""
         await self._articles.add_within(ARTICLES, [ArticlesWanted(feed_id).to_fields()])
+
+    async def change_address(
+        self, user: str, feed_id: str, url: str, now: float, *, most: int | None = None
+    ) -> FeedRecord:
+        """Follow the feed at `url` instead of another one, in all channels that follow that, with name and settings.
+
+        Posts stay, until the same ones of the new feed replace them and keep their read state. Raises NotFound if the
+        user doesn't follow the other one, and QuotaReached for a user of at most `most` feeds who has newly followed
+        `new_in_a_day` today.
+        """
+        everywhere = await self._channels.all_subscriptions(user)
+        holders = [uid for uid, some in everywhere.items() if any(one.feed == feed_id for one in some)]
+        if not holders:
+            raise not_followed(url)
+        if most is not None:
+            if (begun := await self._channels.followed_on(user, now)) >= new_in_a_day(most):
+                raise QuotaReached("new follows in a day", begun, new_in_a_day(most))
+            await self._channels.followed_on(user, now, 1)
+        record = await self._feeds.ensure(url, now)
+        if record.id == feed_id:
+            return record
+        await self._begin(user, now)
+        for uid in holders:
+            # The follow first: upkeep brings the feeds' lists in line with it.
+            if await self._channels.update_subscription(user, uid, feed_id, new_feed=record.id, url=url) is None:
+                continue
+            if record.last_success is not None:
+                await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
+            await self.join(user, uid, record, now)
+            await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
+            await self._channels.note_change(user, uid, now)
+        await self._want_articles(record.id)
+        return record
 
     async def choose_view(self, user: str, uid: str, feed_id: str, view: FeedView, now: float) -> bool:
         """Let the feed's own page show its posts in that way; returns whether the channel follows it."""

@@ -20,7 +20,7 @@ import orjson
 from microsub import transfer  # pydantic takes long to load, and few lists have settings
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.plaintext import counted, escaped, unprintable
-from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, web_parts
+from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, web_parts, without_sign_in
 from microsub.feeds import InternalAddress
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
@@ -226,7 +226,7 @@ class FeedLists:
 
         def listed(one: Subscription) -> OutlineFeed:
             record = records.get(one.feed)
-            url = mask_credentials(one.url) if masked else one.url
+            url = mask_credentials(one.url) if masked else without_sign_in(one.url)
             home = (record.home if record else None) or ""
             title = (record.title if record else None) or ""
             return OutlineFeed(0, url, one.name or "", home=mask_credentials(home) if masked else home, title=title)

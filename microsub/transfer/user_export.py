@@ -16,6 +16,7 @@ import orjson
 
 import microsub
 from microsub.base.plaintext import escaped_json
+from microsub.base.urls import without_sign_in
 from microsub.configuration.model import SourceConfig, encode
 from microsub.formats.wire import identified
 from microsub.model.reader import GLOBAL
@@ -128,7 +129,7 @@ class UserExport:
                     yield feed
                 for one in some:
                     own = (one.name, since.get(one.feed), encode(one.settings))
-                    yield ExportedFollow(channel.uid, one.feed, one.url, one.followed_at, *own)
+                    yield ExportedFollow(channel.uid, one.feed, without_sign_in(one.url), one.followed_at, *own)
 
     async def _named(self, feeds: Iterable[str], named: set[str]) -> AsyncIterator[ExportedFeed]:
         """Lines for feeds that have none yet."""
@@ -137,7 +138,9 @@ class UserExport:
         for feed in new:
             named.add(feed)
             if (found := records.get(feed)) is not None:
-                yield ExportedFeed(feed, found.url, found.title, found.photo, found.home, found.description)
+                yield ExportedFeed(
+                    feed, without_sign_in(found.url), found.title, found.photo, found.home, found.description
+                )
 
     async def _ids(self, user: str, channels: Sequence[Channel]) -> tuple[set[int], set[int]]:
         """The ids in the user's channels and output feeds, and those that have left a channel."""

@@ -674,6 +674,23 @@ def test_a_feed_is_set(run: Run) -> None:
     assert (unknown.exit_code, "doesn't follow https://other.example/" in unknown.stderr) == (1, True)
 
 
+def test_a_feed_is_signed_in_to(run: Run, data: Path) -> None:
+    """With a password from standard input, which nothing prints, or headers; and without again."""
+    run("token", "create", "alice")
+    given = ("feed", "sign-in", "alice", "https://blog.example/feed")
+    signed = run(*given, "--name", "alice", given="a secret\n")
+    assert (signed.exit_code, "a secret" in signed.output) == (0, False), signed.stderr
+    (line,) = [one for one in run("feed", "list").stdout.splitlines() if "1 follower" in one]
+    assert line.split()[3] == "https://***@blog.example/feed"
+    assert (data / "sealing-key").stat().st_mode & 0o777 == 0o600
+    hidden = ("feed", "sign-in", "alice", "https://***@blog.example/feed")
+    assert "can’t be set" in run(*hidden, "--headers", given="Host: evil.example\n").stderr
+    assert run(*hidden, "--headers", given="Cookie: a=b\n").exit_code == 0
+    assert run(*hidden, "--remove").exit_code == 0
+    assert "https://blog.example/feed" in run("feed", "list").stdout
+    assert run(*given).exit_code == 2
+
+
 def test_a_packed_post_is_printed(run: Run, data: Path) -> None:
     """As the JSON that apps receive; what is missing or corrupt is said. There is nothing to pack in new data."""
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from microsub.base.errors import InvalidRequest
+from microsub.base.sealing import seal, unseal
 from microsub.identity.sign_in import PostingAccess
 from microsub.reader.answering.answers import LONGEST_REPLY, MOST_BROWSERS, Answer
-from microsub.reader.answering.sealing import seal, unseal
 from microsub.redis import keys
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids
 from tests.support import web

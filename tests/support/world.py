@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import ip_network
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -63,10 +65,11 @@ from microsub.server.backend import applier
 from microsub.server.jobs import checking, follow_repair
 from microsub.server.parts import WebParts, mention_receiver, noting_topics
 from microsub.server.poller import delivery, delivery_stages, feed_poller
-from microsub.server.stores import Stores, following, ingest
+from microsub.server.stores import Stores, following, ingest, signed_feeds
 from microsub.server.worker import device_messages, hub_subscriber, mention_verifier
 from microsub.timelines.follow import Following
 from microsub.timelines.item_cache import ItemCache
+from microsub.timelines.sign_in import SignedFeeds
 from microsub.timelines.sync.live_events import Listeners
 from microsub.transfer.feed_lists import FeedLists
 from microsub.webmention.store import MentionStore
@@ -152,6 +155,8 @@ class WorldProcess(Settings):
         return self.base_url or "http://server.test"
 
 
+_KEYS, _NUMBERS = TemporaryDirectory(prefix="keys-"), count()
+
 CHECKOUT = Path(__file__).parents[2]
 
 
@@ -174,6 +179,7 @@ class World(Stores):
     hub_feeds: bool = False
     write_back: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
+    key_file: Path = field(default_factory=lambda: Path(_KEYS.name, str(next(_NUMBERS))))
 
     @property
     def now(self) -> float:
@@ -222,6 +228,10 @@ class World(Stores):
         return following(self)
 
     @cached_property
+    def signed(self) -> SignedFeeds:
+        return signed_feeds(self)
+
+    @cached_property
     def feed_lists(self) -> FeedLists:
         """The lists of a server without private networks."""
         return FeedLists(self.channels, self.feeds, self.following, self.parser)
@@ -263,7 +273,7 @@ class World(Stores):
     @cached_property
     def fetcher(self) -> Fetcher:
         settings = FetchSettings(allow_private_networks=LOOPBACK, limits=self.limits)
-        return Fetcher(settings, resolver=self.resolver, clock=self.clock)
+        return Fetcher(settings, resolver=self.resolver, clock=self.clock, sign_in_of=self.sign_ins.headers)
 
     @cached_property
     def poller(self) -> Poller:

@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.reader.answering.sealing import seal, unseal
+    from microsub.base.sealing import seal, unseal
 else:
     __getattr__ = lazy_exports(__name__, __file__)

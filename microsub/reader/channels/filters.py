@@ -19,7 +19,7 @@ from microsub.base.texts import N_, Sentence
 from microsub.base.urls import MAX_URL
 from microsub.formats.wire import post_title
 from microsub.model.filters import Filter, FilterPart, Searched
-from microsub.model.reader import Channel, Cursor, PageQuery
+from microsub.model.reader import Cursor, PageQuery
 from microsub.model.settings import POST_TYPES, Filters
 from microsub.reader.channels.pages import CHANNELS, EXPECTED, asked_channel, writer_of
 from microsub.reader.frame import ReaderSite
@@ -67,7 +67,7 @@ async def _filter(
     if "try" in given or visit.problem is not None:
         try:
             filters = _filters(given, filters)
-            trial = await _tried(reading, visit, channel, filters)
+            trial = await tried(reading, visit, channel.uid, filters)
         except InvalidRequest as error:
             visit.problem = error
     return visit.page(
@@ -137,17 +137,20 @@ def words_in(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     return found
 
 
-async def _tried(
-    reading: ReaderViews, visit: PageVisit, channel: Channel, filters: Filters
+async def tried(
+    reading: ReaderViews, visit: PageVisit, uid: str, filters: Filters, feed: str | None = None
 ) -> tuple[int, list[_Refused], float | None]:
-    """The number of newest posts on which the filter is tried, those that it would reject, and since when."""
-    tried, refused, since = 0, list[_Refused](), None
-    async for posts in _newest(reading, visit, channel.uid, PageQuery(TRIED), TRIED, PAGES_TRIED):
-        tried += len(posts)
+    """The number of newest posts on which the filter is tried, those that it would reject, and since when.
+
+    Posts of a channel, or of one `feed` in it.
+    """
+    count, refused, since = 0, list[_Refused](), None
+    async for posts in _newest(reading, visit, uid, PageQuery(TRIED, source=feed), TRIED, PAGES_TRIED):
+        count += len(posts)
         refused += await _refused(visit, posts, filters)
         if dates := [date for post in posts if isinstance(date := post.get("published"), str)]:
             since = datetime.fromisoformat(dates[-1]).timestamp()
-    return tried, refused, since
+    return count, refused, since
 
 
 async def _refused_unread(reading: ReaderViews, visit: PageVisit, uid: str, filters: Filters) -> list[str]:

@@ -12,22 +12,40 @@ from typing import Literal, get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.accounts import Most
 from microsub.articles import TROUBLE
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError
 from microsub.base.plaintext import on_one_line
 from microsub.base.texts import N_, Sentence
-from microsub.base.urls import mask_credentials
-from microsub.feeds import NO_REQUEST_SETTINGS, FeedCondition, FeedRecord, Feeds, RequestSettings
+from microsub.base.urls import mask_credentials, without_credentials
+from microsub.feeds import (
+    MOST_HEADERS,
+    NO_REQUEST_SETTINGS,
+    FeedCondition,
+    FeedRecord,
+    Feeds,
+    RequestSettings,
+    sign_in_headers,
+)
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.polling import PollOnRequest
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
-from microsub.reader.channels.filters import words_in
+from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
 from microsub.reader.reading.images import Images
-from microsub.timelines import MOST_OF_NAME, Channels, Followed, Following, ReaderViews, choice_of, feed_name
+from microsub.timelines import (
+    MOST_OF_NAME,
+    Channels,
+    Followed,
+    Following,
+    ReaderViews,
+    SignedFeeds,
+    choice_of,
+    feed_name,
+)
 from microsub.web.routes import page
 from microsub.web.visit import PageVisit
 
@@ -50,9 +68,11 @@ def routes(
     *,
     polls: PollOnRequest,
     settings_of: SettingsOf,
+    signed: SignedFeeds,
+    most: Most,
 ) -> list[Route]:
     """The routes of this module."""
-    pages = FeedPages(reader, channels, following, feeds, images, polls, settings_of)
+    pages = FeedPages(reader, channels, following, feeds, reading, images, polls, settings_of, signed, most)
     one = f"{FEED}/{{feed}}"
     return [
         page(reader.site, FEEDS, pages.table),
@@ -62,6 +82,7 @@ def routes(
         reader.change(f"{one}/refresh", pages.refresh, pages.settings),
         reader.change(f"{one}/pause", pages.pause, pages.settings),
         reader.change(f"{one}/requests", pages.set_requests, pages.settings),
+        reader.change(f"{one}/sign-in", pages.sign_in, pages.settings),
         page(reader.site, "/channels/{uid}/feeds", partial(_branch, reader, reading, images)),
     ]
 
@@ -105,9 +126,12 @@ class FeedPages:
         channels: Channels,
         following: Following,
         feeds: Feeds,
+        reading: ReaderViews,
         images: Images,
         polls: PollOnRequest,
         settings_of: SettingsOf,
+        signed: SignedFeeds,
+        most: Most,
     ) -> None:
         self._reader = reader
         self._channels = channels
@@ -116,6 +140,9 @@ class FeedPages:
         self._images = images
         self._polls = polls
         self._settings_of = settings_of
+        self._reading = reading
+        self._signed = signed
+        self._most = most
 
     # --- one feed
 
@@ -131,10 +158,19 @@ class FeedPages:
             self._channels.automatic_since(),
         )
         record = record or FeedRecord(follow.feed, follow.url)
+        own, trial, said = follow.settings, None, (follow.name or "", uid)
+        if "try" in visit.form and visit.problem is None:
+            own = _wanted(visit, own)
+            trial = await tried(self._reading, visit, uid, own.filter, follow.feed)
+            said = visit.form.text("name"), visit.form.text("to")
         return visit.page(
             "feed.html",
             follow=follow,
-            own=follow.settings,
+            own=own,
+            trial=trial,
+            said=said,
+            is_kept=own == follow.settings,
+            signed=await self._signed.state(record) if record.poll_host else "",
             name=feed_name(follow, record),
             title=record.title or "",
             url="" if record.is_internal else mask_credentials(follow.url),
@@ -143,6 +179,7 @@ class FeedPages:
             photo=await self._picture(visit, record),
             condition=FeedCondition.of(record, visit.now),
             advice=advice_on(record),
+            most_headers=MOST_HEADERS,
             is_polled=bool(record.poll_host) and not record.gone,
             requests=RequestSettings.of(record) if may and record.poll_host else None,
             channel=next((link for link in links if link.uid == uid), None),
@@ -169,6 +206,8 @@ class FeedPages:
             raise InvalidRequest(Sentence(EXPECTED, name="name", found=found, expected=short))
         target = await self._target(visit, uid)
         wanted = _wanted(visit, follow.settings)
+        if "try" in visit.form:
+            return await self.settings(visit)
         if wanted.full_text == choice_of(replace(follow, settings=NO_SETTINGS), await self._channels.automatic_since()):
             wanted = replace(wanted, full_text=None)
         await self._following.change(
@@ -218,6 +257,18 @@ class FeedPages:
         if not await self._may_set_requests(visit, follow.feed):  # another user has followed meanwhile
             await self._feeds.update(follow.feed, NO_REQUEST_SETTINGS.fields())
         return self._go(visit, uid, follow, done="yes")
+
+    async def sign_in(self, visit: PageVisit) -> Response:
+        """Ask for the feed with a user name and password or headers, as a feed of the user's own, or without again."""
+        user = await self._reader.user(visit)
+        uid, follow = await self._follow(visit)
+        most = await self._most("feeds", user)
+        if visit.form.text("end"):
+            record = await self._signed.remove(user, follow.feed, visit.now, most=most)
+        else:
+            given = sign_in_headers(*(visit.form.get(name, "") for name in ("user_name", "password", "headers")))
+            record = await self._signed.give(user, follow.feed, given, visit.now, most=most)
+        return visit.go(f"{FEED}/{record.id}/settings", channel=uid, done="yes")
 
     async def _may_set_requests(self, visit: PageVisit, feed: str) -> bool:
         """Whether the user is an admin, or the feed's only follower."""
@@ -332,12 +383,10 @@ def _wanted(visit: PageVisit, own: FollowSettings) -> FollowSettings:
 
 _STATUS = re.compile(r"the server answered (\d{3})")
 _BY_STATUS = {
-    "401": N_(
-        "It asks for a user name and a password. Follow it again with both in its address: "
-        "https://name:password@example.com/feed"
-    ),
+    "401": N_("It asks for a user name and a password. Give them on this page, below."),
     "403": N_(
-        "Its publisher refuses this server. Another introduction may help, below; or ask them to admit feed readers."
+        "Its publisher refuses this server. If it needs a user name and a password, give them on this page; otherwise "
+        "another introduction may help, below. Or ask its publisher to admit feed readers."
     ),
     "404": N_("There is nothing at its address any more. Look on its site for the new address, and follow that."),
     "429": N_("Its publisher gets too many requests from this server, which now asks less often."),
@@ -350,8 +399,15 @@ _BY_REASON = {
     "private": N_("Its host has no address. If that lasts, the site has moved or ended."),
     "timeout": N_("Its server doesn’t answer in time. It is tried again by itself; nothing needs to be done."),
     "dns": N_("Its host has no address. If that lasts, the site has moved or ended."),
+    "sign_in": N_(
+        "What this server signed in with can’t be read any more. Give the user name and the password, or the headers, "
+        "on this page again."
+    ),
     "tls": N_("Its server has no valid certificate. Its publisher has to renew it."),
 }
+
+
+_REFUSED = N_("The user name and the password, or the headers, were refused. Give them on this page again.")
 
 
 def advice_on(record: FeedRecord) -> str:
@@ -363,6 +419,8 @@ def advice_on(record: FeedRecord) -> str:
     status = _STATUS.search(detail)
     if status is not None and status[1] not in _BY_STATUS:
         return N_("Its server has a problem. It is tried again by itself.") if status[1] >= "500" else ""
+    if status is not None and status[1] == "401" and without_credentials(record.url) != record.url:
+        return _REFUSED
     return _BY_STATUS[status[1]] if status is not None else _BY_REASON.get(reason, "")
 
 

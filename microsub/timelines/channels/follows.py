@@ -247,8 +247,11 @@ class Follows:
         settings: FollowSettings | None = None,
         former: FollowSettings | None = None,
         new_feed: str | None = None,
+        url: str | None = None,
     ) -> Subscription | None:
         """Change the user's name ('' deletes it) or settings for a follow, or its feed when that has moved.
+
+        `url` is the address from which that one is followed, by default the former one.
 
         If `settings` were made from `former` ones, only those that differ are changed, so that two changes at once
         don't undo each other. Returns the follow, or None if there is none.
@@ -263,7 +266,7 @@ class Follows:
             if settings is not None:
                 new = replace(new, settings=settings if former is None else new.settings.changed(former, settings))
             if new_feed:
-                new = replace(new, feed=new_feed, first_feed=new.id)
+                new = replace(new, feed=new_feed, first_feed=new.id, url=url or new.url)
             values = (write_subscription(new), old, new.feed, _FORMER_DAYS * DAY, _MOST_FORMER)
             if await self._write(user, uid, feed_id, "change", *values, other=[keys.former_feeds(user)]):
                 return new

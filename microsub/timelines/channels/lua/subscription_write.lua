@@ -87,6 +87,7 @@ else
   replace(KEYS[2], KEYS[3], ARGV[6], ARGV[4])
   if redis.call('HLEN', KEYS[5]) >= tonumber(ARGV[8]) then redis.call('DEL', KEYS[5]) end
   redis.call('HSET', KEYS[5], feed, ARGV[6])
+  redis.call('HDEL', KEYS[5], ARGV[6])  -- it is followed again
   redis.call('EXPIRE', KEYS[5], ARGV[7])
 end
 note_names(ARGV[4], ARGV[5])

@@ -1,0 +1,77 @@
+"""The credentials of followed feeds: a user who gives some follows a feed of their own (`feeds.sign_ins`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.texts import N_
+from microsub.base.urls import canonical_feed_url, sign_in_of, without_credentials
+from microsub.feeds import FeedRecord, Feeds, SignIns, prune_sign_ins
+from microsub.redis.protocol import Redis
+from microsub.timelines.channels.follows import every_channel
+from microsub.timelines.channels.store import Channels
+from microsub.timelines.follow import Following
+
+SignedState = Literal["none", "given", "lost"]
+
+
+class SignedFeeds:
+    """Sets and removes sign-ins. Times are Unix seconds; repeat a call that was interrupted."""
+
+    def __init__(self, redis: Redis, channels: Channels, feeds: Feeds, sign_ins: SignIns, following: Following) -> None:
+        self._redis = redis
+        self._channels = channels
+        self._feeds = feeds
+        self._sign_ins = sign_ins
+        self._following = following
+
+    async def give(
+        self, user: str, feed_id: str, headers: Mapping[str, str], now: float, *, most: int | None = None
+    ) -> FeedRecord:
+        """Have a followed feed asked for with these headers; returns the user's own feed, followed instead of it.
+
+        Raises NotFound if the user doesn't follow it, InvalidRequest for one that isn't polled, and what
+        `Following.change_address` and `SignIns` raise.
+        """
+        record = await self._polled(user, feed_id)
+        address = await self._sign_ins.keep(user, record.url, headers, now)
+        return await self._change(user, record, address, now, most)
+
+    async def remove(self, user: str, feed_id: str, now: float, *, most: int | None = None) -> FeedRecord:
+        """Have a followed feed asked for without credentials; returns the feed that all such followers share.
+
+        Raises what `give` raises.
+        """
+        record = await self._polled(user, feed_id)
+        return await self._change(user, record, without_credentials(record.url), now, most)
+
+    async def state(self, record: FeedRecord) -> SignedState:
+        """Whether a feed is asked for with credentials, and whether these can be read."""
+        if sign_in_of(record.url) is not None:
+            return "given" if await self._sign_ins.is_readable(record.url) else "lost"
+        return "given" if without_credentials(record.url) != record.url else "none"
+
+    async def prune(self, user: str, now: float, dropped: str = "") -> None:
+        """Delete the user's sign-ins that no follow names (`prune_sign_ins`)."""
+        everywhere = await self._channels.subscriptions_of(user, await every_channel(self._redis, user))
+        followed = {one.feed: one.url for some in everywhere.values() for one in some}
+        records = await self._feeds.get_many(followed)
+        addresses = {*followed.values(), *(one.url for one in records.values())}
+        await prune_sign_ins(self._redis, user, addresses, now, dropped)
+
+    async def _polled(self, user: str, feed_id: str) -> FeedRecord:
+        if feed_id not in await self._channels.followed_feeds(user):
+            raise NotFound(N_("You don’t follow this feed."))
+        record = await self._feeds.get(feed_id)
+        if record is None or not record.poll_host:
+            raise InvalidRequest(N_("This feed has no address on the web."))
+        return record
+
+    async def _change(self, user: str, former: FeedRecord, url: str, now: float, most: int | None) -> FeedRecord:
+        if canonical_feed_url(url) == former.url:
+            return former
+        record = await self._following.change_address(user, former.id, url, now, most=most)
+        await self.prune(user, now, former.url)
+        return record
