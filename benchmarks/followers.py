@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from benchmarks.readings import pieces
 from benchmarks.shelves import entry
 from benchmarks.world import rewritten
 from microsub.delivery.delivery import Delivery
@@ -136,12 +137,12 @@ class Followers:
             if chance.random() < place / len(ids):
                 unread.append(number)
             else:
-                read += (f"{self._now - chance.random() * 600_000:.6f}", number)
+                read.append((number, self._now - chance.random() * 600_000))
         arrived = (part for place, number in enumerate(ids) for part in (_FIRST_PLACE + place, number))
         made: list[Command] = [("ZADD", keys.posts(name, HOME), *posts), ("ZADD", keys.arrivals(name), *arrived)]
         made.append(("HSET", keys.arrivals_more(name), "last", _FIRST_PLACE + len(ids)))
         made += [("SADD", keys.unread(name, HOME), *unread)] if unread else []
-        made += [("ZADD", keys.read(name, HOME), *read)] if read else []
+        made += [("HSET", keys.read(name, HOME), at, piece) for at, piece in pieces(read).items()]
         return made
 
     async def whole(self, followers: int) -> Turn:

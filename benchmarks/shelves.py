@@ -13,7 +13,9 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import compress
 
+from benchmarks.readings import pieces
 from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
 from microsub.accounts.store import Accounts
 from microsub.feeds.record import Feeds
@@ -148,16 +150,15 @@ async def _remembered(redis: Redis, who: Principal, now: float) -> str:
 async def _place(redis: Redis, user: str, uid: str, ids: Sequence[str], scores: Sequence[str], now: float) -> None:
     places = list(zip(scores, ids, range(len(ids)), strict=True))
     for begin in range(0, len(places), CHUNK * 4):
-        await redis.pipeline(list(_placing(user, uid, places[begin : begin + CHUNK * 4], now)))
+        await redis.pipeline(list(_placing(user, uid, places[begin : begin + CHUNK * 4])))
+    read = pieces((int(item), now) for item in compress(ids, map(is_read, range(len(ids)))))
+    await redis.pipeline([("HSET", keys.read(user, uid), at, piece) for at, piece in read.items()])
 
 
-def _placing(user: str, uid: str, places: Sequence[tuple[str, str, int]], now: float) -> Iterator[Command]:
+def _placing(user: str, uid: str, places: Sequence[tuple[str, str, int]]) -> Iterator[Command]:
     for begin in range(0, len(places), CHUNK):
         chunk = places[begin : begin + CHUNK]
-        read = [item for _, item, at in chunk if is_read(at)]
         unread = [item for _, item, at in chunk if not is_read(at)]
         yield ("ZADD", keys.posts(user, uid), *(part for score, item, _ in chunk for part in (score, item)))
         if unread:
             yield ("SADD", keys.unread(user, uid), *unread)
-        if read:
-            yield ("ZADD", keys.read(user, uid), *(part for item in read for part in (score_text(now), item)))

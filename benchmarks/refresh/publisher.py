@@ -2,7 +2,8 @@
 on, whose replies take DELAY seconds.
 
 All replies are prepared in memory, so that serving costs almost nothing. Requests (`lines`): `urls`; `mode` sets a mode
-(`MODES`) and resets the counts; `served` returns replies by status since then; `traffic` returns bytes since then.
+(`MODES`) and resets the counts; `served` returns replies by status since then; `traffic` returns bytes since then. Both
+are those of feeds: pages and icons, for which a reader's server asks too, aren't there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ MODES = {"validators": (ENTRIES, True), "bare": (ENTRIES, False), "news": (ENTRI
 
 _END = b"\r\n\r\n"
 _SENT_TAG = re.compile(rb"\r\nif-none-match: *([^\r]+)\r\n", re.IGNORECASE)
+_MISSING = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 _CLOSES = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 
 
@@ -65,7 +67,9 @@ class Publisher:
         self.traffic = 0
 
     def reply(self, number: int, request: bytes) -> bytes:
-        """The reply of one feed to the head of a request."""
+        """The reply of one feed's host to the head of a request."""
+        if not request.startswith(b"GET /%d " % number):
+            return _MISSING
         replies = self._mode[number]
         sent = _SENT_TAG.search(request)
         if replies.tag and sent is not None and sent[1].strip() == replies.tag:

@@ -31,7 +31,7 @@ class Memory:
     first follower; `subscription` both sides of one. `item` is a post without its JSON: the other fields, its guid, its
     places in lists; `item_long` the same for feeds with more than `SHORT_SET` posts, whose lists Redis stores in
     another form. A sorted set takes `set_key`, and per id `id_short` if it is short, otherwise `id_long`; an
-    id that is unread, or has left a timeline, takes `id_number`.
+    id that is unread, or has left a timeline, takes `id_number`, and the time when a post was read `id_read`.
     """
 
     user: float
@@ -44,6 +44,7 @@ class Memory:
     id_short: float
     id_long: float
     id_number: float
+    id_read: float
 
     def sorted_set(self, length: float) -> float:
         """Bytes of one sorted set with `length` ids."""

@@ -11,10 +11,13 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TypeVar
 
 import orjson
 
+from benchmarks.readings import pieces
 from benchmarks.scale.bulk import Bulk, command, part
 from benchmarks.scale.plan import Size, deal, followers
 from benchmarks.shelves import entry
@@ -205,15 +208,15 @@ def timelines(bulk: Bulk, there: Population) -> None:
 
 
 def _timelines(there: Population) -> Iterator[bytes]:
-    zadd, sadd, now = part("ZADD"), part("SADD"), part(score_text(there.now))
+    zadd, sadd, hset = part("ZADD"), part("SADD"), part("HSET")
     shown, fresh, seen = [], [], []
     for feed in there.feeds:
         pairs = [part(score) + part(item) for score, item in zip(feed.scores, feed.ids, strict=True)]
         shown.append(b"".join(pairs))
         fresh.append(b"".join(part(item) for place, item in enumerate(feed.ids) if not is_read(place)))
-        seen.append(b"".join(now + part(item) for place, item in enumerate(feed.ids) if is_read(place)))
+        seen.append(pieces((int(item), there.now) for place, item in enumerate(feed.ids) if is_read(place)))
     each = there.size.items
-    read = sum(map(is_read, range(each)))
+    unread = each - sum(map(is_read, range(each)))
     arrived = [_in_order(feed) for feed in there.feeds]
     for user in range(there.size.users):
         name = user_name(user)
@@ -223,12 +226,15 @@ def _timelines(there: Population) -> Iterator[bytes]:
         for uid, ranks in there.channels(user):
             for key, verb, chunks, words in (
                 (keys.posts, zadd, shown, 2 * each),
-                (keys.unread, sadd, fresh, each - read),
-                (keys.read, zadd, seen, 2 * read),
+                (keys.unread, sadd, fresh, unread),
             ):
                 if words:
                     number = 2 + words * len(ranks)
                     yield command(number, verb, part(key(name, uid)), *(chunks[rank] for rank in ranks))
+            read = chain.from_iterable(seen[rank].items() for rank in ranks)
+            for at, some in groupby(sorted(read), itemgetter(0)):
+                piece = b"".join(records for _, records in some)
+                yield command(4, hset, part(keys.read(name, uid)), part(str(at)), part(piece))
 
 
 def _in_order(feed: FeedThere) -> list[bytes]:

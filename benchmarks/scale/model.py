@@ -103,8 +103,9 @@ class Machines:
 @dataclass(frozen=True, slots=True)
 class Stock:
     """The data in Redis. `sets` are sorted sets of ids: their number and their length; `numbers` sets of whole
-    numbers: of unread ids, and of ids that have left timelines. Bytes: `item_bytes` of each post's packed JSON, `other`
-    of everything not counted separately. `long` of the `items` belong to feeds with many posts.
+    numbers: of unread ids, and of ids that have left timelines; `read` the times of reading. Bytes:
+    `item_bytes` of each post's packed JSON, `other` of everything not counted separately. `long` of the `items` belong
+    to feeds with many posts.
     """
 
     users: float
@@ -117,11 +118,12 @@ class Stock:
     sets: tuple[tuple[float, float], ...]
     other: float = 0.0
     numbers: tuple[tuple[float, float], ...] = ()
+    read: tuple[float, float] = (0.0, 0.0)
 
     @property
     def ids(self) -> float:
         """The number of ids in all timelines, including those that left."""
-        return sum(number * length for number, length in (*self.sets, *self.numbers))
+        return sum(number * length for number, length in (*self.sets, *self.numbers, self.read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         stored += kind.share * has
         long += kind.share * has * (has > SHORT_SET)
         gone += kind.share * max(0.0, min(kind.posts * habits.age, has) - kind.posts * window)
-    sets = tuple((channels, length) for length in (read + unread, read))
+    shown = (channels, read + unread)
     arrivals = (users * habits.syncing, habits.channels * (read + unread))
     documents = sum(kind.share * min(1.0, kind.polls / 24 * keeping.copy_hours) for kind in habits.kinds)
     copies = feeds * documents * habits.document_bytes * habits.packed
@@ -210,9 +212,10 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         items,
         many,
         habits.item_bytes * habits.item_packed,
-        (*sets, arrivals),
+        (shown, arrivals),
         copies,
         ((channels, unread), (channels, per_channel * gone)),
+        (channels, read),
     )
 
 
@@ -241,7 +244,8 @@ def memory(stock: Stock, costs: Memory) -> dict[str, float]:
     return {
         "posts": stock.items * (stock.item_bytes + costs.item) + stock.long * (costs.item_long - costs.item),
         "timelines": sum(number * costs.sorted_set(length) for number, length in stock.sets)
-        + sum(number * (costs.set_key + length * costs.id_number) for number, length in stock.numbers),
+        + sum(number * (costs.set_key + length * costs.id_number) for number, length in stock.numbers)
+        + stock.read[0] * (costs.set_key + stock.read[1] * costs.id_read),
         "follows": stock.subscriptions * costs.subscription,
         "feeds": stock.feeds * costs.feed,
         "users and channels": stock.users * costs.user + stock.channels * costs.channel,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.readings import pieces
 from benchmarks.scale import filling, sample, work
 from benchmarks.scale.bulk import bulk, command, part
 from benchmarks.scale.costs import Costs, Memory, Polling, Reading, Upkeep, Work
@@ -141,9 +142,9 @@ async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Populati
     return there, found
 
 
-def sets(folder: Path) -> tuple[float, float, float, float, float]:
-    """Bytes of a sorted set's key, of an id in a short and in a long set, of an id that has left a timeline, and of a
-    post of a feed with many posts.
+def sets(folder: Path) -> tuple[float, ...]:
+    """Bytes of a sorted set's key, of an id in a short and in a long set, of an id that has left a timeline, of a time
+    of reading, and of a post of a feed with many posts.
     """
     server = start_embedded(folder / "data")
     try:
@@ -152,7 +153,7 @@ def sets(folder: Path) -> tuple[float, float, float, float, float]:
         server.stop()
 
 
-async def _sets(url: str) -> tuple[float, float, float, float, float]:
+async def _sets(url: str) -> tuple[float, ...]:
     redis = await connect(url)
     try:
         await migrate(redis)
@@ -161,7 +162,8 @@ async def _sets(url: str) -> tuple[float, float, float, float, float]:
         key = few - 40 * short
         gone = (await _gone(redis, url, GONE) - key) / GONE
         there, found = await fill(redis, url, LONG, float(int(time.time())))
-        return key, short, (long - key) / 1000, gone, found["posts"] / LONG.items / LONG.feeds - there.json[0]
+        read = (await _readings(redis, url, GONE) - key) / GONE
+        return key, short, (long - key) / 1000, gone, read, found["posts"] / LONG.items / LONG.feeds - there.json[0]
     finally:
         await redis.aclose()
 
@@ -190,10 +192,23 @@ async def _gone(redis: Redis, url: str, length: int, number: int = 500) -> float
     return (await used_memory(redis) - before) / number
 
 
-def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, float, float, float, float]) -> Costs:
+async def _readings(redis: Redis, url: str, length: int, number: int = 500) -> float:
+    """Bytes of the times at which posts of a channel were read."""
+    times = pieces((3_000_000 + place * 611, 1_790_000_000 + place * 611) for place in range(length))
+    fields = [part(text) for at, piece in times.items() for text in (str(at), piece)]
+    before = await used_memory(redis)
+    with bulk(url) as pipe:
+        add = part("HSET")
+        pipe.run(
+            command(2 + len(fields), add, part(keys.read("read", f"channel-{at}")), *fields) for at in range(number)
+        )
+    return (await used_memory(redis) - before) / number
+
+
+def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, ...]) -> Costs:
     """Unit costs, from the measurements of a small population."""
     size, grown, read = found.size, found.memory, found.reading
-    set_key, short, long, gone, long_item = known
+    set_key, short, long, gone, id_read, long_item = known
     # Many feeds in turn, because the timelines of a single one would stay in the processor's cache.
     each = (found.popular.work - found.few.work) * (1 / (found.popular.followers - found.few.followers))
     return Costs(
@@ -208,6 +223,7 @@ def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, fl
             id_short=short,
             id_long=long,
             id_number=gone,
+            id_read=id_read,
         ),
         polling=Polling(
             not_modified=asked.not_modified,

@@ -29,7 +29,11 @@ def cost_tables(costs: Costs) -> str:
         ("an id in a set of more than 128", f"{held.id_long:,.0f}"),
         ("an id in a shorter one", f"{held.id_short:,.0f}"),
         ("an id that is unread, or has left a timeline", f"{held.id_number:,.1f}"),
-        ("a post in a long timeline: unread, read", f"{held.id_long + held.id_number:,.0f}, {2 * held.id_long:,.0f}"),
+        ("the time when a post was read", f"{held.id_read:,.1f}"),
+        (
+            "a post in a long timeline: unread, read",
+            f"{held.id_long + held.id_number:,.0f}, {held.id_long + held.id_read:,.0f}",
+        ),
         ("a channel", f"{held.channel:,.0f}"),
         ("a user with a token", f"{held.user:,.0f}"),
     ]

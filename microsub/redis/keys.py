@@ -75,7 +75,7 @@ packing = key("meta:packing")
 """
 
 packing_timelines = key("meta:packing:timelines")
-"""String: 1. Permanent while there may be timelines of layout 12 or earlier. `timelines.repacking`."""
+"""String: 1. Permanent while there may be timelines of layout 14 or earlier. `timelines.repacking`."""
 
 push_key = key("meta:webpush")
 """String: the private key that identifies this server to push services (RFC 8292). Permanent. `webpush.devices`."""
@@ -413,7 +413,10 @@ data of layout 12 a sorted set, until upkeep has visited the channel. Permanent,
 """
 
 read = key_of_two("user:{<name>}:channel:<uid>:read")
-"""Sorted set: read item id by time of reading. Permanent, as `posts`. `timelines.read_state`, `timelines.retention`."""
+"""Hash: 0 to 15 → when the read items of `posts` whose ids have that rest modulo 16 were read: for each, the id in five
+bytes and the Unix time in four, little-endian. In data of layout 14 a sorted set, until upkeep has visited the channel.
+Permanent, as `posts`. `timelines.readings`, `timelines.read_state`, `timelines.retention`.
+"""
 
 hidden = key_of_two("user:{<name>}:zchannel:<uid>:hidden")
 """Sorted set: muted item id by published time. Permanent, as `posts`. `timelines.rules`."""
@@ -424,7 +427,7 @@ more). Permanent, absent if empty. `timelines.add`, `timelines.apart`.
 """
 
 hidden_read = key_of_two("user:{<name>}:zchannel:<uid>:hidden-read")
-"""Sorted set: the read items of `hidden`, by time of reading. Permanent, as `posts`. `timelines.rules`."""
+"""Hash: when the read items of `hidden` were read, as in `read`. Permanent, as `posts`. `timelines.rules`."""
 
 gone = key_of_two("user:{<name>}:channel:<uid>:gone")
 """Set: 16 times the id of an item that left, plus the reason (`model.reader.Reason`): whole numbers, which the engine

@@ -17,7 +17,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
-VERSION = 14
+VERSION = 15
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
 
 PACKED = 9
@@ -37,6 +37,9 @@ COMPACT_UNREAD = 13
 
 THIN_POSTS = 14
 """From this layout on, a link that is the guid, and times that are that of discovery, aren't stored again."""
+
+COMPACT_READINGS = 15
+"""From this layout on, the times at which items were read are a hash of a few pieces."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -87,6 +90,11 @@ async def _look_for_unread(redis: Redis) -> None:
     await redis.command("SET", keys.packing_timelines(), 1, "NX")
 
 
+async def _look_for_readings(redis: Redis) -> None:
+    """Note that there may be sorted sets of times of reading, which upkeep packs. Scripts use them as they are."""
+    await redis.command("SET", keys.packing_timelines(), 1, "NX")
+
+
 STEPS: Mapping[int, Step] = {
     PACKED: _pack_posts,
     COMPACT_GONE: _put_gone_aside,
@@ -94,6 +102,7 @@ STEPS: Mapping[int, Step] = {
     SHORT_DIGESTS: _shorten_digests,
     COMPACT_UNREAD: _look_for_unread,
     THIN_POSTS: _thin_posts,
+    COMPACT_READINGS: _look_for_readings,
 }
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 

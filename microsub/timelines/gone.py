@@ -18,6 +18,7 @@ from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import text
 from microsub.redis.scan import members_at, scanned
 from microsub.redis.scripts import batches
+from microsub.timelines.readings import reading_times
 
 _STEP = 16
 _REASONS = frozenset(Reason)
@@ -74,9 +75,10 @@ async def known_in(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[s
     """The given ids that any of these channels shows or hides, or that have left it."""
     if not uids or not ids:
         return set()
-    there = (keys.posts, keys.read, keys.hidden, keys.hidden_read)
-    standing = await members_at(redis, [key(user, uid) for uid in uids for key in there], ids)
-    return standing | await left_among(redis, user, uids, ids)
+    standing = await members_at(redis, [key(user, uid) for uid in uids for key in (keys.posts, keys.hidden)], ids)
+    sets = [key(user, uid) for uid in uids for key in (keys.read, keys.hidden_read)]
+    was_read = set[str]().union(*(await reading_times(redis, sets, ids)))
+    return standing | was_read.intersection(ids) | await left_among(redis, user, uids, ids)
 
 
 async def some_absences(redis: Redis, user: str, uid: str, most: int) -> list[Absence]:

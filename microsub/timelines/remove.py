@@ -6,12 +6,12 @@ change together is one script on one user's slot. All times are Unix seconds.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from itertools import compress
 
 from microsub.accounts import absent
 from microsub.base.errors import NotFound, QuotaReached
@@ -23,6 +23,7 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.channels.follows import is_there
 from microsub.timelines.pages import walk_rows
+from microsub.timelines.readings import reading_times, times_alone
 from microsub.timelines.timelinekeys import (
     batch_for,
     distinct,
@@ -209,40 +210,45 @@ class Stock:
 
 async def stock_of(redis: Redis, user: str, uid: str, read_until: float) -> Stock | None:
     """A channel's stock; None if there is no such channel. One round trip."""
-    read_sets = (keys.read(user, uid), keys.hidden_read(user, uid))
-    oldest = (*read_sets, keys.posts(user, uid), keys.hidden(user, uid))
-    (name, removed), has_unread, *found = await redis.pipeline(
-        [
-            is_there(user, uid),
-            ("EXISTS", keys.unread(user, uid)),
-            ("ZCARD", keys.posts(user, uid)),
-            ("ZCARD", keys.hidden(user, uid)),
-            *(("ZCOUNT", key, "-inf", read_until) for key in read_sets),
-            *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in oldest),
-        ]
+    sets = (keys.posts(user, uid), keys.hidden(user, uid))
+    expiring = (keys.read(user, uid), keys.hidden_read(user, uid)) if read_until > -math.inf else ()
+    ((name, removed), has_unread, posts, hidden, *first), times = await asyncio.gather(
+        redis.pipeline(
+            [
+                is_there(user, uid),
+                ("EXISTS", keys.unread(user, uid)),
+                *(("ZCARD", key) for key in sets),
+                *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in sets),
+            ]
+        ),
+        times_alone(redis, expiring),
     )
     if name is None or removed is not None:
         return None
-    posts, hidden, posts_read, hidden_read = found[:4]
-    first = [float(one[1]) if one else math.inf for one in found[4:]]
-    return Stock(posts, hidden, posts_read, hidden_read, min(first[:2]), first[2] if has_unread else math.inf, first[3])
+    shown, muted = (float(one[1]) if one else math.inf for one in first)
+    posts_read, hidden_read = [sum(at <= read_until for at in some) for some in times] or (0, 0)
+    oldest_read = min((at for some in times for at in some), default=math.inf)
+    return Stock(posts, hidden, posts_read, hidden_read, oldest_read, shown if has_unread else math.inf, muted)
 
 
 async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now: float) -> int:
     """Remove items that were read at `read_until` or before; returns their number. Works in batches."""
-    return await _expire(redis, user, uid, "read", read_until, now, Reason.READ_EXPIRED)
+    times = await reading_times(redis, [keys.read(user, uid), keys.hidden_read(user, uid)])
+    due = distinct(item for some in times for item, at in some.items() if at <= read_until)
+    count = 0
+    with suppress(NotFound):
+        for ids in batches(due, BATCH):
+            gone, _ = await _leave(redis, user, uid, Leaving(Reason.READ_EXPIRED), "read", (read_until, *ids), now)
+            count += len(gone)
+    return count
 
 
 async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int:
     """Remove the oldest items beyond `limit`, shown and hidden ones separately, in batches; returns their number."""
-    return await _expire(redis, user, uid, "over", limit, now, Reason.EVICTED)
-
-
-async def _expire(redis: Redis, user: str, uid: str, what: str, value: float, now: float, reason: Reason) -> int:
     count, left = 0, BATCH
     with suppress(NotFound):
         while left == BATCH:
-            gone, _ = await _leave(redis, user, uid, Leaving(reason), what, (value, BATCH), now)
+            gone, _ = await _leave(redis, user, uid, Leaving(Reason.EVICTED), "over", (limit, BATCH), now)
             left = len(gone)
             count += left
     return count
@@ -263,8 +269,8 @@ async def old_unread(
     found = [(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
     size = len(found)
     if found:
-        read = await redis.command("ZMSCORE", key_of_read(user, uid), *(item for item, _ in found))
-        found = list(compress(found, (at is None for at in read)))
+        (times,) = await reading_times(redis, [key_of_read(user, uid)], [item for item, _ in found])
+        found = [one for one in found if one[0] not in times]
     return found, size
 
 

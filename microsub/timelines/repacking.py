@@ -3,15 +3,16 @@
 The ids that had left a channel move into the compact form in small batches. The step to layout 10 has put each
 channel's sorted set aside, and scripts ask both, so a channel can wait for as long as it takes. Up to layout 10 the
 order of arrival was kept for everybody; those that nothing needs are deleted. Up to layout 12 the unread items of a
-channel were a sorted set, which scripts use as it is; each becomes a set in one step of about a millisecond for 2,000
-items. A process that takes over goes on with the rest. Repeating it changes nothing.
+channel were a sorted set, and up to layout 14 the times at which items were read. Scripts use them as they are; each
+becomes compact in one step of one to three milliseconds for 2,000 items. A process that takes over goes on with the
+rest. Repeating it changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 
 import structlog
@@ -20,13 +21,15 @@ from microsub.accounts import Accounts
 from microsub.model.reader import NATIVE_APP
 from microsub.redis import keys
 from microsub.redis.lease import leased
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel
+from microsub.timelines.readings import RECORD
 from microsub.timelines.sync.arrivals import forget_order
 
 _MOVE = load("gone_move")
-_PACK = load("unread_pack")
+_PACK_UNREAD = load("unread_pack")
+_PACK_READINGS = load("readings_pack")
 _BATCH = 500
 """Ids at once: Redis moves them in about a millisecond."""
 _REST = 4.0
@@ -40,12 +43,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TimelineRepacking:
-    """The result: the number of `ids` that had left, of `unread` ids, and of `orders` of arrival which nothing needs;
-    bytes of Redis `before` and `after`. `dry_run`: nothing was changed.
+    """The result: the number of `ids` that had left, of `unread` and `read` ids, and of `orders` of arrival that
+    nothing needs; bytes of Redis `before` and `after`. `dry_run`: nothing was changed.
     """
 
     ids: int = 0
     unread: int = 0
+    read: int = 0
     orders: int = 0
     before: int = 0
     after: int = 0
@@ -62,7 +66,7 @@ class TimelineRepacking:
             return "another process is packing the timelines"
         did = "would be packed" if self.dry_run else "were packed"
         freed = f"{'would free' if self.dry_run else 'freed'} {(self.before - self.after) / 1e6:,.1f}"
-        ids = f"{self.ids} ids of posts that have left timelines, {self.unread} of unread ones"
+        ids = f"{self.ids} ids of posts that have left timelines, {self.unread} of unread and {self.read} of read ones"
         what = f"{ids}, and {self.orders} orders of arrival that nothing needs,"
         return f"{what} {did}, which {freed} of {self.before / 1e6:,.1f} MB"
 
@@ -86,12 +90,13 @@ class GoneRepacking:
                 return TimelineRepacking(left=True)
             async for user, uid in self._places():
                 report = await self._channel(user, uid, report)
-                began = time.monotonic()
-                count, size = await self._unread(user, uid, how="pack")
-                if count:
-                    after = await self.redis.command("MEMORY", "USAGE", keys.unread(user, uid))
-                    report = replace(_together(report, 0, size, after or 0), unread=report.unread + count)
-                    await self.pause(_REST * (time.monotonic() - began))
+                for key, call in self._states(user, uid, "pack"):
+                    began = time.monotonic()
+                    count, size = await self._packed(key, call)
+                    if count:
+                        after = await self.redis.command("MEMORY", "USAGE", key)
+                        report = _with_states(report, call, count, size, after or 0)
+                        await self.pause(_REST * (time.monotonic() - began))
             async for user, size in self._orders():
                 await forget_order(self.redis, user)
                 report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
@@ -100,6 +105,7 @@ class GoneRepacking:
                 "all timelines are packed",
                 ids=report.ids,
                 unread=report.unread,
+                read=report.read,
                 before=report.before,
                 after=report.after,
             )
@@ -113,8 +119,10 @@ class GoneRepacking:
                 if await self.redis.command("TYPE", key) == b"zset":
                     count, size = await self.redis.pipeline([("ZCARD", key), ("MEMORY", "USAGE", key)])
                     report = _together(report, count, size, count * _PACKED)
-            count, size = await self._unread(user, uid, how="count")
-            report = replace(_together(report, 0, size, count * _PACKED), unread=report.unread + count)
+            for key, call in self._states(user, uid, "count"):
+                count, size = await self._packed(key, call)
+                each = _PACKED if call[0] is _PACK_UNREAD else RECORD.size
+                report = _with_states(report, call, count, size, count * each)
         async for _, size in self._orders():
             report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
         return report
@@ -124,7 +132,7 @@ class GoneRepacking:
         for users in batches(await self.accounts.users(), _USERS):
             found = [(user.name, uid) for user in users for uid in await every_channel(self.redis, user.name)]
             for some in batches(found):
-                kinds = (keys.gone_before, keys.gone, keys.unread)
+                kinds = (keys.gone_before, keys.gone, keys.unread, keys.read, keys.hidden_read)
                 commands = [("EXISTS", *(key(*place) for key in kinds)) for place in some]
                 for place, there in zip(some, await self.redis.pipeline(commands), strict=True):
                     if there:
@@ -149,10 +157,16 @@ class GoneRepacking:
             if not any(NATIVE_APP in token.scopes for token in await self.accounts.tokens(name)):
                 yield name, sum(size or 0 for size in sizes)
 
-    async def _unread(self, user: str, uid: str, how: str) -> tuple[int, int]:
-        """Pack or count the channel's unread ids; their number, and the bytes of Redis before. 0 if they are packed."""
-        size = await self.redis.command("MEMORY", "USAGE", keys.unread(user, uid))
-        count = int(await self.redis.script(_PACK(user, uid, how=how)))
+    def _states(self, user: str, uid: str, how: str) -> Iterator[tuple[str, ScriptCall]]:
+        """The keys with the states of the channel's items, each with the script that packs or counts them."""
+        yield keys.unread(user, uid), _PACK_UNREAD(user, uid, how=how)
+        for key in (keys.read(user, uid), keys.hidden_read(user, uid)):
+            yield key, _PACK_READINGS(read=key, how=how)
+
+    async def _packed(self, key: str, call: ScriptCall) -> tuple[int, int]:
+        """Pack or count these ids; their number, and the bytes of Redis before. 0 if they are packed."""
+        size = await self.redis.command("MEMORY", "USAGE", key)
+        count = int(await self.redis.script(call))
         return count, size or 0 if count else 0
 
     async def _channel(self, user: str, uid: str, report: TimelineRepacking) -> TimelineRepacking:
@@ -166,6 +180,13 @@ class GoneRepacking:
             await self.pause(_REST * (time.monotonic() - began))
         after = await self.redis.command("MEMORY", "USAGE", keys.gone(user, uid)) if rest else None
         return _together(report, count, rest, (after or 0) - packed if rest else 0)
+
+
+def _with_states(report: TimelineRepacking, call: ScriptCall, count: int, before: int, after: int) -> TimelineRepacking:
+    report = _together(report, 0, before, after)
+    if call[0] is _PACK_UNREAD:
+        return replace(report, unread=report.unread + count)
+    return replace(report, read=report.read + count)
 
 
 def _together(report: TimelineRepacking, ids: int, before: int, after: int) -> TimelineRepacking:

@@ -17,6 +17,7 @@ from microsub.redis.scan import members
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel, unread_ids
 from microsub.timelines.gone import Absence
+from microsub.timelines.readings import reading_times
 from microsub.timelines.remove import take_back
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import timeline_keys, url_lines
@@ -30,9 +31,9 @@ async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[tuple[
         (keys.posts(user, uid), keys.read(user, uid)),
         (keys.hidden(user, uid), keys.hidden_read(user, uid)),
     ):
+        (times,) = await reading_times(redis, [read])
         async for batch in _ascending(redis, key):
-            times = await redis.command("ZMSCORE", read, *(item for item, _ in batch))
-            yield [(item, None if at is None else float(at)) for (item, _), at in zip(batch, times, strict=True)]
+            yield [(item, times.get(item)) for item, _ in batch]
 
 
 async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
@@ -107,8 +108,8 @@ async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: flo
     """Show items again that are read or unread but neither shown nor hidden. Rules apply."""
     (unread,) = await unread_ids(redis, [(user, uid)])
     await _restore(redis, items, user, uid, unread, now)
-    async for ids in members(redis, keys.read(user, uid)):
-        await _restore(redis, items, user, uid, ids, now)
+    (times,) = await reading_times(redis, [keys.read(user, uid)])
+    await _restore(redis, items, user, uid, [*times], now)
 
 
 async def _restore(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> None:

@@ -6,7 +6,9 @@ times are Unix seconds.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
+from itertools import compress
 
 from microsub.accounts import absent
 from microsub.base.errors import QuotaReached
@@ -17,6 +19,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import batches, load
 from microsub.timelines.pages import shown_among
+from microsub.timelines.readings import reading_times
 from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_back, take_out
 from microsub.timelines.timelinekeys import distinct, set_keys, split
 
@@ -93,15 +96,14 @@ async def saved_among(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
     return await members_at(redis, [keys.posts(user, SAVED)], distinct(ids))
 
 
-async def saved_of(
-    redis: Redis, users: Collection[str], ids: Sequence[str]
-) -> list[tuple[str, dict[str, float | None]]]:
+async def saved_of(redis: Redis, users: Collection[str], ids: Sequence[str]) -> list[tuple[str, dict[str, int | None]]]:
     """The users who have saved any of these items: user, and time of reading (None for unread) by id."""
-    commands = [("ZMSCORE", key(user, SAVED), *ids) for user in users for key in (keys.posts, keys.read)]
-    replies = await redis.pipeline(commands)
+    scores, times = await asyncio.gather(
+        redis.pipeline([("ZMSCORE", keys.posts(user, SAVED), *ids) for user in users]),
+        reading_times(redis, [keys.read(user, SAVED) for user in users], ids),
+    )
     found = []
-    for user, shown, read in zip(users, replies[::2], replies[1::2], strict=True):
-        rows = zip(ids, shown, read, strict=True)
-        if saved := {item: float(at) if at is not None else None for item, score, at in rows if score is not None}:
+    for user, shown, read in zip(users, scores, times, strict=True):
+        if saved := {item: read.get(item) for item in compress(ids, (score is not None for score in shown))}:
             found.append((user, saved))
     return found

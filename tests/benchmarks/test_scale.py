@@ -34,7 +34,7 @@ def costs() -> Costs:
     """Round numbers."""
     one = Work(1.0, 1.0)
     return Costs(
-        memory=Memory(1000, 200, 1500, 200, 1700, 1800, set_key=100, id_short=10, id_long=100, id_number=4),
+        memory=Memory(1000, 200, 1500, 200, 1700, 1800, set_key=100, id_short=10, id_long=100, id_number=4, id_read=9),
         polling=Polling(Work(1000, 100), Work(2000, 100), Work(10_000, 1000), Work(100, 50), Work(500), 600, 700, 5000),
         reading=Reading(Work(100, 50), Work(10, 5), Work(50, 20), Work(80, 30), 36_000, 800, 600),
         delivery=Work(40, 30),
@@ -62,7 +62,7 @@ def test_the_stock_is_what_retention_leaves() -> None:
     stock = population(1, DAILY)
     assert stock.feeds == 10
     assert stock.items == 10 * 120, "the first documents' twenty posts, and one each day"
-    shown, read, arrivals = stock.sets
+    (shown, arrivals), read = stock.sets, stock.read
     unread, gone = stock.numbers
     assert arrivals == (0.3, 2 * 325)
     assert shown == (2, 325)

@@ -10,9 +10,11 @@ from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason
 from microsub.posts.items import Items
 from microsub.redis import keys, scan
 from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
 from microsub.timelines import pages, read_state, remove, rules
 from microsub.timelines.add import Adder, Incoming, filtering_channels
 from microsub.timelines.gone import absences
+from microsub.timelines.readings import reading_times
 from microsub.timelines.remove import Leaving
 
 
@@ -84,3 +86,17 @@ async def unread_of_layout_12(redis: Redis, user: str, uid: str) -> None:
     scores = await redis.command("ZMSCORE", keys.posts(user, uid), *ids)
     rows = [part for score, one in zip(scores, ids, strict=True) for part in (score or 0, one)]
     await redis.pipeline([("DEL", key), ("ZADD", key, *rows)])
+
+
+async def readings_of_layout_14(redis: Redis, user: str, uid: str) -> None:
+    """Put the times of reading of a channel into the form of that layout: sorted sets."""
+    sets = [keys.read(user, uid), keys.hidden_read(user, uid)]
+    for key, times in zip(sets, await reading_times(redis, sets), strict=True):
+        rows = [part for item, at in times.items() for part in (at + 0.25, item)]
+        await redis.pipeline([("DEL", key), *([("ZADD", key, *rows)] if rows else [])])
+
+
+async def pack_readings(redis: Redis, user: str, uid: str) -> None:
+    """Put them into the form of later layouts, as upkeep does."""
+    for key in (keys.read(user, uid), keys.hidden_read(user, uid)):
+        await redis.script(load("readings_pack")(read=key, how="pack"))

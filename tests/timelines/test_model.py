@@ -32,7 +32,7 @@ from tests.support import THOROUGH, examples, later
 from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, OneReader
-from tests.support.timelines import unread_of_layout_12
+from tests.support.timelines import pack_readings, readings_of_layout_14, unread_of_layout_12
 from tests.timelines.model import Model, ModelChannel
 
 T = TypeVar("T")
@@ -414,6 +414,16 @@ class Machine(History):
     def pack_unread(self, uid: str) -> None:
         """A step of the migration."""
         self.run(self.redis.script(load("unread_pack")(ANN, uid, how="pack")))
+
+    @rule(uid=st.sampled_from(ALL))
+    def were_read_before_the_migration(self, uid: str) -> None:
+        """The times of reading are in the form of layout 14 again."""
+        self.run(readings_of_layout_14(self.redis, ANN, uid))
+
+    @rule(uid=st.sampled_from(ALL))
+    def pack_readings(self, uid: str) -> None:
+        """A step of the migration."""
+        self.run(pack_readings(self.redis, ANN, uid))
 
     @rule(uid=anywhere, near=ids, limit=st.integers(1, 5), before=st.booleans())
     def look_around(self, uid: str, near: str, limit: int, before: bool) -> None:

@@ -17,6 +17,7 @@ from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.server.jobs import rebuilding
+from microsub.timelines.readings import reading_times
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere
@@ -70,9 +71,11 @@ class Reader:
         """Everything that a reader sees and that delivery uses."""
         found: dict[str, object] = {}
         for uid in UIDS:
-            for key in (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read):
+            for key in (keys.posts, keys.unread, keys.hidden):
                 name = key("ann", uid)
                 found[name] = sorted(await self.redis.command("SORT", name))
+            for key in (keys.read, keys.hidden_read):
+                found[key("ann", uid)] = sorted(*await reading_times(self.redis, [key("ann", uid)]))
         feeds = await self.it.channels.all_subscriptions("ann")
         found["feeds"] = {uid: [one.feed for one in subscriptions] for uid, subscriptions in feeds.items()}
         for feed in ("1", "2"):

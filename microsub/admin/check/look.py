@@ -15,7 +15,7 @@ from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.scan import in_batches, scanned, walked
-from microsub.timelines import ids_in, read_subscription, rule_keys, unread_ids
+from microsub.timelines import ids_in, read_subscription, reading_times, rule_keys, unread_ids
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500
@@ -182,17 +182,20 @@ async def _channels(redis: Redis, seen: Seen, found: Findings) -> None:
 
 async def sets_of(redis: Redis, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], invariants.Sets]:
     """posts, unread, read, hidden, hidden-read and gone of these channels, given as user and uid."""
-    sorted_sets = (keys.posts, keys.read, keys.hidden, keys.hidden_read, keys.gone_before)
+    sorted_sets = (keys.posts, keys.hidden, keys.gone_before)
     names = {place: [key(*place) for key in sorted_sets] for place in places}
     open_ids = await unread_ids(redis, places)
     flat = await walked(redis, "ZSCAN", [key for listed in names.values() for key in listed])
     # After the rest of an earlier version, from where numbers move to the set.
     left = await walked(redis, "SSCAN", [keys.gone(*place) for place in places])
+    was_read = iter(
+        await reading_times(redis, [key(*place) for place in places for key in (keys.read, keys.hidden_read)])
+    )
     found: dict[tuple[str, str], invariants.Sets] = {}
     for (place, listed), unread in zip(names.items(), open_ids, strict=True):
-        posts, *others, old = [scores(flat[key]) for key in listed]
+        posts, hidden, old = [scores(flat[key]) for key in listed]
         gone = old | dict.fromkeys(ids_in(left[keys.gone(*place)]), 0.0)
-        found[place] = [posts, dict.fromkeys(unread, 0.0), *others, gone]
+        found[place] = [posts, dict.fromkeys(unread, 0.0), next(was_read), hidden, next(was_read), gone]
     return found
 
 

@@ -40,6 +40,8 @@
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -109,7 +111,7 @@ end
 
 -- A lost timeline may have left its read set: an item that was read stays read.
 local function time_of_reading(id)
-  return call('ZSCORE', sets.read, id) or (is_hiding and call('ZSCORE', sets.hidden_read, id))
+  return reading_time(sets.read, id) or (is_hiding and reading_time(sets.hidden_read, id))
 end
 
 -- The effect of the duplicates: a reason for the item to go to `gone`, or the list of duplicates that it replaces; and
@@ -146,7 +148,7 @@ local function fits(id)
     call('ZREM', posts, out)
     departs(out)
     changed(sets)
-    if drop_unread(unread, out) == 0 then call('ZREM', sets.read, out) end
+    if drop_unread(unread, out) == 0 then forget_readings(sets.read, { out }) end
     remember(sets, out, EVICTED)
   end
   return true
@@ -158,7 +160,7 @@ local function unite(id, duplicates)
     if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
       local read_at = time_of_reading(one)
       leave(sets, one, DUPLICATE)
-      if read_at and drop_unread(unread, id) == 1 then call('ZADD', sets.read, read_at, id) end
+      if read_at and drop_unread(unread, id) == 1 then note_readings(sets.read, read_at, { id }) end
     end
   end
 end

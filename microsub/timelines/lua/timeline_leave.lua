@@ -1,5 +1,5 @@
--- Removes the named items from one channel or from all, for the given reason; or removes from one channel the items
--- that are due by age of reading or by number.
+-- Removes the named items from one channel or from all, for the given reason; or removes from one channel the oldest
+-- ones, down to a number.
 --
 -- Atomic: an item leaves posts, unread, read and hidden and enters `gone` in the same step, so no add can bring it back
 -- in between. Unknown items are ignored: an item that was never added needn't be remembered.
@@ -9,22 +9,23 @@
 --
 -- KEYS  1 channels  2 arrivals  3 arrivals_more  4 live_events  5 removed?: to include removed channels
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 now: in whole seconds  9 reason  10 which?: '' or
---       'unread': only these; 'read' or 'over': items that are due  11 feed?: or ''  12 feeds?: the key of the
---       channel's feeds: only if the feed isn't followed there  13.. rest: ids; for items that are due, the latest time
---       of reading or the number to keep, and how many to remove now
+--       'unread': only these; 'read': those that were read by a time; 'over': the oldest ones  11 feed?: or ''
+--       12 feeds?: the key of the channel's feeds: only if the feed isn't followed there  13.. rest: ids; with 'read'
+--       after that Unix time; with 'over' the number to keep, and how many to remove now
 -- reply {'id id …' that left, number of ids that were examined, the first ones}, or -1: no such channel
 -- include: channels
 -- include: reasons
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
 local all = channels_named(ARGV[7], KEYS[5])
 if not all then return -1 end
 local seconds, reason, which = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
-local is_due = which == 'read' or which == 'over'
 if ARGV[11] ~= '' and redis.call('HEXISTS', ARGV[12], ARGV[11]) == 1 then return { '', #ARGV } end
 local ids = {}
 
@@ -32,18 +33,14 @@ local function add(some)
   for _, id in ipairs(some) do ids[#ids + 1] = id end
 end
 
-if which == 'read' then
-  for _, key in ipairs({ all[1].read, all[1].hidden_read }) do
-    local room = tonumber(ARGV[14]) - #ids
-    if room > 0 then add(redis.call('ZRANGEBYSCORE', key, '-inf', ARGV[13], 'LIMIT', 0, room)) end
-  end
-elseif which == 'over' then
+if which == 'over' then
   for _, key in ipairs({ all[1].posts, all[1].hidden }) do
     local excess = math.min(redis.call('ZCARD', key) - tonumber(ARGV[13]), ARGV[14] - #ids)
     if excess > 0 then add(redis.call('ZRANGE', key, 0, excess - 1)) end
   end
 else
-  for i = 13, 12 + share(all, #ARGV - 12) do ids[i - 12] = ARGV[i] end
+  local first = which == 'read' and 14 or 13
+  for i = first, first - 1 + share(all, #ARGV - first + 1) do ids[i - first + 1] = ARGV[i] end
 end
 if #ids == 0 then return { '', 0 } end
 local gone, out = {}, {}
@@ -52,9 +49,12 @@ for _, sets in ipairs(all) do
   local posts = redis.call('ZMSCORE', sets.posts, unpack(ids))
   local hidden = redis.call('ZMSCORE', sets.hidden, unpack(ids))
   for i, id in ipairs(ids) do
-    local goes = is_due or posts[i] or hidden[i]
-    if goes and which == 'unread' then
-      goes = not redis.call('ZSCORE', posts[i] and sets.read or sets.hidden_read, id)
+    local goes = which == 'over' or posts[i] or hidden[i]
+    if which == 'read' then
+      local read_at = reading_time(sets.read, id) or reading_time(sets.hidden_read, id)
+      goes = read_at and tonumber(read_at) <= tonumber(ARGV[13])
+    elseif goes and which == 'unread' then
+      goes = not reading_time(posts[i] and sets.read or sets.hidden_read, id)
     end
     if goes then
       leave(sets, id, reason)

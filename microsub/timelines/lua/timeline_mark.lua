@@ -17,6 +17,8 @@
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 local MOST, MOST_EXAMINED = 1000, 10000
 local all = channels_named(ARGV[7])
 if not all then return -1 end
@@ -75,21 +77,21 @@ local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
 for _, sets in ipairs(all) do
   local hidden = until_place and {}
   local shown = until_place and ids or (to_read and are_unread(sets.unread, ids) or among(sets.posts))
-  local read = not to_read and among(sets.read)
+  local open = not to_read and are_unread(sets.unread, ids)
   local out, into = {}, {}
   for i, id in ipairs(ids) do
-    if shown[i] and (to_read or read[i]) then
+    if shown[i] and (to_read or not open[i]) then
       out[#out + 1] = id
-      into[#into + 1] = to_read and now or shown[i]
+      into[#into + 1] = shown[i]
       into[#into + 1] = id
       note(id)
     else
       hidden = hidden or among(sets.hidden)
       local count = 0
       if hidden[i] and to_read then
-        count = redis.call('ZADD', sets.hidden_read, 'NX', now, id)
+        count = note_readings(sets.hidden_read, now, { id })
       elseif hidden[i] then
-        count = redis.call('ZREM', sets.hidden_read, id)
+        count = forget_readings(sets.hidden_read, { id })
       end
       if count == 1 then note(id) end
     end
@@ -98,9 +100,9 @@ for _, sets in ipairs(all) do
     changed(sets)
     if to_read then
       drop_unread(sets.unread, unpack(out))
-      redis.call('ZADD', sets.read, unpack(into))
+      note_readings(sets.read, now, out)
     else
-      redis.call('ZREM', sets.read, unpack(out))
+      forget_readings(sets.read, out)
       add_unread(sets.unread, into)
     end
   end

@@ -23,6 +23,8 @@
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -66,7 +68,7 @@ local function found(id, part, read_part)
     if there then
       at[#at + 1] = sets
       score = there
-      local read = redis.call('ZSCORE', sets[read_part], id)
+      local read = reading_time(sets[read_part], id)
       if not read then
         unread = true
       elseif not read_at or tonumber(read) > tonumber(read_at) then
@@ -87,7 +89,7 @@ local function planned(id, urls)
   local shown, score, read_at = found(id, 'posts', 'read')
   local is_shown = #shown > 0
   if not is_shown and which ~= 'all' and target_uid ~= 'saved' then
-    score, read_at = redis.call('ZSCORE', saved.posts, id), redis.call('ZSCORE', saved.read, id)
+    score, read_at = redis.call('ZSCORE', saved.posts, id), reading_time(saved.read, id)
     is_shown = score
   end
   local hidden, hidden_score, hidden_read_at = {}, nil, nil

@@ -11,6 +11,8 @@
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -21,11 +23,17 @@ local function at(set, id) return redis.call('ZSCORE', sets[set], id) end
 -- The item is unread no longer, nor in these sets.
 local function drop(id, ...)
   drop_unread(sets.unread, id)
-  for _, set in ipairs({ ... }) do redis.call('ZREM', sets[set], id) end
+  for _, set in ipairs({ ... }) do
+    if set == 'hidden' then
+      redis.call('ZREM', sets.hidden, id)
+    else
+      forget_readings(sets[set], { id })
+    end
+  end
 end
 
 local function shown(id, score)
-  local read_at = at('read', id) or at('hidden_read', id) or (not is_unread(sets.unread, id) and ARGV[1])
+  local read_at = reading_time(sets.read, id) or reading_time(sets.hidden_read, id) or (not is_unread(sets.unread, id) and ARGV[1])
   drop(id, 'hidden', 'hidden_read')
   show_state(sets, id, score, read_at)
 end
@@ -39,8 +47,8 @@ for i = 3, #ARGV do
   elseif score then
     shown(id, score)
   elseif at('hidden', id) then
-    local read = at('read', id)
-    if read then redis.call('ZADD', sets.hidden_read, 'NX', read, id) end
+    local read = reading_time(sets.read, id)
+    if read then note_readings(sets.hidden_read, read, { id }) end
     drop(id, 'read')
   else
     drop(id, 'read', 'hidden_read')

@@ -13,6 +13,8 @@
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -26,10 +28,10 @@ end
 
 local function note_read(id, read_at)
   if drop_unread(sets.unread, id) == 1 then
-    redis.call('ZADD', sets.read, read_at, id)
+    note_readings(sets.read, read_at, { id })
     changed(sets)
   elseif redis.call('ZSCORE', sets.hidden, id) then
-    redis.call('ZADD', sets.hidden_read, 'NX', read_at, id)
+    note_readings(sets.hidden_read, read_at, { id })
   end
 end
 

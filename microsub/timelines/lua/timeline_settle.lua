@@ -14,6 +14,8 @@
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -25,7 +27,7 @@ local moved = {}
 
 -- An item that is both unread and read is read.
 local function show_lost(id, score)
-  local read_at = redis.call('ZSCORE', sets.read, id)
+  local read_at = reading_time(sets.read, id)
   local known = read_at or is_unread(sets.unread, id)
   if not known or left_as(sets, id) then return false end
   take_out(sets, id)
@@ -51,7 +53,7 @@ while at <= #ARGV do
     if is_blocked then
       leave(sets, id, BLOCKED)
     elseif changes then
-      local read_at = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
+      local read_at = reading_time(shown and sets.read or sets.hidden_read, id)
       take_out(sets, id)
       enter(sets, id, shown or hidden, read_at, is_muted)
     end

@@ -13,6 +13,8 @@
 -- include: gone
 -- include: unread
 -- include: unread_changes
+-- include: readings
+-- include: reading_changes
 -- include: arrivals
 -- include: events
 -- include: timeline
@@ -40,7 +42,7 @@ while at <= #ARGV do
     at = at + 4
   end
   local shown, hidden = redis.call('ZSCORE', sets.posts, id), redis.call('ZSCORE', sets.hidden, id)
-  local read = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
+  local read = reading_time(shown and sets.read or sets.hidden_read, id)
   if (shown or hidden) and not read then
     leave(sets, id, UNFOLLOWED)
     for _, duplicate in ipairs(duplicates) do

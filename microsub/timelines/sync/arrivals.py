@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
 from typing import Literal, NamedTuple, Protocol
 
 from microsub.accounts import absent, grant, unauthorized
@@ -310,12 +310,10 @@ async def in_channels(redis: Redis, user: str, uids: Sequence[str], ids: Sequenc
 async def _unread_among(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[str]) -> list[set[str]]:
     """The given items that each of these channels shows as unread. One round trip."""
     parts = [(at, some) for at in range(len(uids)) for some in batches(ids)]
-    asked = [("ZMSCORE", key(user, uids[at]), *some) for at, some in parts for key in (keys.posts, keys.read)]
-    replies = await redis.pipeline(asked)
+    replies = await redis.scripts([load("unread_among")(user, uids[at], ids=some) for at, some in parts])
     found: list[set[str]] = [set() for _ in uids]
-    for (at, some), shown, read in zip(parts, replies[::2], replies[1::2], strict=True):
-        rows = zip(some, shown, read, strict=True)
-        found[at].update(item for item, stands, since in rows if stands is not None and since is None)
+    for (at, some), states in zip(parts, replies, strict=True):
+        found[at].update(compress(some, map(int, states.decode())))
     return found
 
 

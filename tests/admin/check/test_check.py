@@ -13,6 +13,7 @@ from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
+from tests.support.timelines import readings_of_layout_14
 
 A, B, C = "1", "2", "3"
 
@@ -210,6 +211,7 @@ async def test_a_post_shown_twice_isnt_removed(lived_in: LivedIn) -> None:
     """A claim was lost, and a second item has taken it: the repair can't decide between the two."""
     await lived_in.redis.command("HDEL", keys.feed_guids(A), "https://a.example/3")
     await lived_in.post("a.example", 12)
+    await readings_of_layout_14(lived_in.redis, "ann", "home")
     for key in (keys.posts("ann", "home"), keys.read("ann", "home")):
         await lived_in.redis.command("ZADD", key, 5, "21")
     (left,) = (await lived_in.check(repair=True)).left

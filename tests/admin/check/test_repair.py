@@ -11,7 +11,7 @@ from microsub.timelines.sync.arrivals import repair_all_arrivals, repair_arrival
 from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.timelines import unread_of_layout_12
+from tests.support.timelines import pack_readings, readings_of_layout_14, unread_of_layout_12
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -24,6 +24,7 @@ async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> 
             await world.redis.command("SADD", keys.gone(ANN, "home"), number * 16 + chance.randrange(16))
     if seed % 2:
         await unread_of_layout_12(world.redis, ANN, "home")
+    await readings_of_layout_14(world.redis, ANN, "home")
     for key in (*set_keys(ANN, "home")[:-1], keys.gone_before(ANN, "home")):
         is_set = key == keys.unread(ANN, "home") and not seed % 2
         for number in range(1, 40):
@@ -32,6 +33,8 @@ async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> 
                 await world.redis.command("SADD" if is_set else "ZADD", key, *score, str(number))
             if chance.random() < 0.3:
                 await world.redis.command("SREM" if is_set else "ZREM", key, str(number))
+    if chance.random() < 0.5:
+        await pack_readings(world.redis, ANN, "home")
     unread = set(await world.redis.command("SORT", keys.unread(ANN, "home")))
     assert await repair(world.redis, ANN, "home", NOW)
     assert await violations(world.redis, ANN, "home") == []

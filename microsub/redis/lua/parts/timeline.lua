@@ -1,5 +1,5 @@
 -- Changes of a channel's items: they arrive, leave, or change their state, by the rules of their user. Needs the parts
--- gone, unread, arrivals and events.
+-- gone, unread, readings, arrivals and events.
 
 -- sets_at(first, uid): a channel by its keys, which begin at KEYS[first]: posts, unread, read, hidden, hidden-read,
 -- gone.
@@ -11,7 +11,7 @@ end
 -- show_state(sets, id, score, read_at): an item in posts becomes read since that Unix time, or unread without one.
 local function show_state(sets, id, score, read_at)
   if read_at then
-    redis.call('ZADD', sets.read, read_at, id)
+    note_readings(sets.read, read_at, { id })
   else
     add_unread(sets.unread, { score, id })
   end
@@ -22,7 +22,7 @@ end
 local function enter(sets, id, score, read_at, is_muted)
   if is_muted then
     redis.call('ZADD', sets.hidden, score, id)
-    if read_at then redis.call('ZADD', sets.hidden_read, read_at, id) end
+    if read_at then note_readings(sets.hidden_read, read_at, { id }) end
   else
     redis.call('ZADD', sets.posts, score, id)
     arrives(id)
@@ -38,9 +38,9 @@ local function take_out(sets, id)
     changed(sets)
   end
   drop_unread(sets.unread, id)
-  redis.call('ZREM', sets.read, id)
+  forget_readings(sets.read, { id })
   redis.call('ZREM', sets.hidden, id)
-  redis.call('ZREM', sets.hidden_read, id)
+  forget_readings(sets.hidden_read, { id })
 end
 
 -- leave(sets, id, reason): the item is taken out, and `gone` records why.

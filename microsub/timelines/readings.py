@@ -1,0 +1,46 @@
+"""When the items of a channel were read, in whole Unix seconds.
+
+They are a hash of a few pieces with nine bytes for each item (lua/parts/readings.lua), because the engine needs eighty
+for one in a sorted set. The sorted set of an earlier version is read too, until `repacking` has visited the channel.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
+
+PIECES = 16
+RECORD = struct.Struct("<IBI")
+"""The id in five bytes, and the time."""
+
+_READINGS = load("readings")
+_ITEM = re.compile(r"[0-9]{1,15}\Z")
+
+
+async def reading_times(redis: Redis, keys: Sequence[str], ids: Iterable[str] = ()) -> list[dict[str, int]]:
+    """For each of these keys the time of reading by id: of all items, or of the given ones that were read, and others.
+
+    One round trip.
+    """
+    found = await _pieces(redis, keys, ids)
+    return [{str(item): at for item, at in _records(pieces)} for pieces in found]
+
+
+async def times_alone(redis: Redis, keys: Sequence[str]) -> list[list[int]]:
+    """The times of reading in each of these keys. One round trip."""
+    return [[at for _, at in _records(pieces)] for pieces in await _pieces(redis, keys, ())]
+
+
+async def _pieces(redis: Redis, keys: Sequence[str], ids: Iterable[str]) -> list[list[bytes | None]]:
+    wanted = sorted({int(one) % PIECES for one in ids if _ITEM.match(one)})
+    return await redis.scripts([_READINGS(read=key, pieces=wanted) for key in keys])
+
+
+def _records(pieces: Iterable[bytes | None]) -> Iterator[tuple[int, int]]:
+    for piece in pieces:
+        for low, high, at in RECORD.iter_unpack(piece or b""):
+            yield high << 32 | low, at
