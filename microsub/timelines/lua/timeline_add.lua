@@ -159,7 +159,7 @@ local function unite(id, duplicates)
   for one, from in string.gmatch(duplicates, '(%S+) (%S+) %d') do
     if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
       local read_at = time_of_reading(one)
-      leave(sets, one, DUPLICATE)
+      leave(sets, { one }, DUPLICATE)
       if read_at and drop_unread(unread, id) == 1 then note_readings(sets.read, read_at, { id }) end
     end
   end
@@ -179,7 +179,7 @@ local function take(id, score, lines, duplicates)
     if reason or (left == DUPLICATE and not known) then
       if reason and reason ~= left then
         if left then forget(sets, id) end
-        leave(sets, id, reason)
+        leave(sets, { id }, reason)
       end
       return
     end
@@ -195,7 +195,7 @@ local function take(id, score, lines, duplicates)
   if hands_over then
     read_at = time_of_reading(id)
     for _, one in ipairs(over) do read_at = read_at or time_of_reading(one) end
-    for _, one in ipairs(over) do leave(sets, one, DUPLICATE) end
+    for _, one in ipairs(over) do leave(sets, { one }, DUPLICATE) end
   end
   if not is_muted then
     if call('ZADD', posts, 'NX', score, id) == 0 then return end

@@ -48,6 +48,7 @@ local gone, out = {}, {}
 for _, sets in ipairs(all) do
   local posts = redis.call('ZMSCORE', sets.posts, unpack(ids))
   local hidden = redis.call('ZMSCORE', sets.hidden, unpack(ids))
+  local going = {}
   for i, id in ipairs(ids) do
     local goes = which == 'over' or posts[i] or hidden[i]
     if which == 'read' then
@@ -57,13 +58,14 @@ for _, sets in ipairs(all) do
       goes = not reading_time(posts[i] and sets.read or sets.hidden_read, id)
     end
     if goes then
-      leave(sets, id, reason)
+      going[#going + 1] = id
       if not gone[id] then
         gone[id] = true
         out[#out + 1] = id
       end
     end
   end
+  leave(sets, going, reason)
 end
 note_all(2, seconds)
 return { table.concat(out, ' '), #ids }

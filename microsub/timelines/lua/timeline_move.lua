@@ -126,7 +126,7 @@ for _, one in ipairs(moves) do
     enter(target, one.id, one.score, one.read_at, one.is_muted)
   end
   for _, several in ipairs(one.from) do
-    for _, sets in ipairs(several) do leave(sets, one.id, MOVED) end
+    for _, sets in ipairs(several) do leave(sets, { one.id }, MOVED) end
   end
 end
 note_all(6, seconds)

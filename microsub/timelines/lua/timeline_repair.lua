@@ -43,7 +43,7 @@ for i = 3, #ARGV do
   changed(sets)
   local score = at('posts', id)
   if left_as(sets, id) then
-    take_out(sets, id)
+    take_out(sets, { id })
   elseif score then
     shown(id, score)
   elseif at('hidden', id) then

@@ -30,7 +30,7 @@ local function show_lost(id, score)
   local read_at = reading_time(sets.read, id)
   local known = read_at or is_unread(sets.unread, id)
   if not known or left_as(sets, id) then return false end
-  take_out(sets, id)
+  take_out(sets, { id })
   enter(sets, id, score, read_at, false)
   return score
 end
@@ -51,10 +51,10 @@ while at <= #ARGV do
     local is_muted = not is_blocked and ruled(mutes, urls)
     local changes = is_muted == not hidden
     if is_blocked then
-      leave(sets, id, BLOCKED)
+      leave(sets, { id }, BLOCKED)
     elseif changes then
       local read_at = reading_time(shown and sets.read or sets.hidden_read, id)
-      take_out(sets, id)
+      take_out(sets, { id })
       enter(sets, id, shown or hidden, read_at, is_muted)
     end
     if is_blocked or changes or is_back then moved[#moved + 1] = id end

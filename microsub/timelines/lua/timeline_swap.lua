@@ -44,7 +44,7 @@ while at <= #ARGV do
   local shown, hidden = redis.call('ZSCORE', sets.posts, id), redis.call('ZSCORE', sets.hidden, id)
   local read = reading_time(shown and sets.read or sets.hidden_read, id)
   if (shown or hidden) and not read then
-    leave(sets, id, UNFOLLOWED)
+    leave(sets, { id }, UNFOLLOWED)
     for _, duplicate in ipairs(duplicates) do
       if arrive(duplicate) then break end
     end

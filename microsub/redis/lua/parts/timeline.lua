@@ -31,22 +31,26 @@ local function enter(sets, id, score, read_at, is_muted)
   end
 end
 
--- take_out(sets, id): the item is neither shown nor hidden in the channel, and has no read state there.
-local function take_out(sets, id)
-  if redis.call('ZREM', sets.posts, id) == 1 then
-    departs(id)
-    changed(sets)
+-- take_out(sets, ids): the items, at most 1,000, are neither shown nor hidden in the channel, and have no read state
+-- there.
+local function take_out(sets, ids)
+  if #ids == 0 then return end
+  for _, id in ipairs(ids) do
+    if redis.call('ZREM', sets.posts, id) == 1 then
+      departs(id)
+      changed(sets)
+    end
   end
-  drop_unread(sets.unread, id)
-  forget_readings(sets.read, { id })
-  redis.call('ZREM', sets.hidden, id)
-  forget_readings(sets.hidden_read, { id })
+  drop_unread(sets.unread, unpack(ids))
+  forget_readings(sets.read, ids)
+  redis.call('ZREM', sets.hidden, unpack(ids))
+  forget_readings(sets.hidden_read, ids)
 end
 
--- leave(sets, id, reason): the item is taken out, and `gone` records why.
-local function leave(sets, id, reason)
-  take_out(sets, id)
-  remember(sets, id, reason)
+-- leave(sets, ids, reason): the items are taken out, and `gone` records why.
+local function leave(sets, ids, reason)
+  take_out(sets, ids)
+  for _, id in ipairs(ids) do remember(sets, id, reason) end
 end
 
 -- urls_of(lines): an item's URLs, which scripts get one per line.
