@@ -56,6 +56,9 @@ class Ours:
             await asyncio.sleep(_LOOK_AGAIN)  # every host has a pause between two requests
         began = time.perf_counter()
         polled = await self._worker.run_once()
+        while polled < len(self._feeds):  # a host is being asked for an icon or an article
+            await asyncio.sleep(_LOOK_AGAIN)
+            polled += await self._worker.run_once()
         seconds = time.perf_counter() - began
         if polled != len(self._feeds):
             raise RuntimeError(f"{polled} of {len(self._feeds)} feeds were polled")
