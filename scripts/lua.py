@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from microsub.redis.scripts import load, script_files
 
-_GIVEN = ("--std", "lua51", "--read-globals", "KEYS", "ARGV", "redis", "cjson", "struct", "--no-max-line-length")
+_GIVEN = ("--std", "lua51", "--read-globals", "KEYS", "ARGV", "redis", "cjson", "--no-max-line-length")
 
 
 def main() -> int:

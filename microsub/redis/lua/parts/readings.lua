@@ -4,13 +4,19 @@
 -- fails, and the other one is sent. These functions only read; those that write are in reading_changes.lua.
 local PIECES, RECORD, LATEST = 16, 9, 4294967295
 
+local function low_bytes(number) return number % 256, math.floor(number / 256) % 256, math.floor(number / 65536) % 256 end
+
 -- The first five bytes of an item's record; false for a text that is no item's id.
 local function record_of(id)
   local number = string.match(id, '^%d+$') and tonumber(id)
-  return number and number < 1099511627776 and struct.pack('<I5', number)
+  if not number or number >= 1099511627776 then return false end
+  local first, second, third = low_bytes(number)
+  return string.char(first, second, third, math.floor(number / 16777216) % 256, math.floor(number / 4294967296))
 end
 local function bytes_of(time)
-  return struct.pack('<I4', math.max(0, math.min(LATEST, math.floor(tonumber(time)))))
+  local number = math.max(0, math.min(LATEST, math.floor(tonumber(time))))
+  local first, second, third = low_bytes(number)
+  return string.char(first, second, third, math.floor(number / 16777216))
 end
 
 -- The position of a record in a piece, or nil.
@@ -32,7 +38,9 @@ local function reading_time(key, id)
     return time and math.floor(tonumber(time))
   end
   local at = piece and place_in(piece, record)
-  return at and (struct.unpack('<I4', piece, at + 5))
+  if not at then return nil end
+  local first, second, third, fourth = string.byte(piece, at + 5, at + 8)
+  return first + 256 * second + 65536 * third + 16777216 * fourth
 end
 
 -- pieces_of(rows): the pieces of what a sorted set has, {id, time, id, time, …}, by their numbers.
