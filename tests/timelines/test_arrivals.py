@@ -162,6 +162,7 @@ async def test_items_of_one_time_are_all_found(world: OneReader, monkeypatch: py
 async def test_many_unread_items_are_read_in_pieces(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no reply has all of a large channel; also if more than a piece have the same time."""
     monkeypatch.setattr(arrivals, "_PIECE", 10)
+    monkeypatch.setattr(arrivals, "_WHOLE", 10)
     same = [item(number, score=5.5) for number in range(35)]
     await world.add("home", *same, *(item(number) for number in range(100, 124)))
     await world.follow("work", "1")

@@ -35,6 +35,8 @@ _PIECE, _SETS_AT_ONCE = 5000, 4
 
 ZSCAN would take eighteen times as long.
 """
+_WHOLE = 10_000
+"""Unread items of a channel that are read in one reply: pieces, which come from all of its items, take longer."""
 EXAMINED = 20_000
 """Maximum number of items that one request examines for a channel or a state."""
 
@@ -254,7 +256,7 @@ async def arrivals_in(redis: Redis, user: str, uids: Sequence[str], state: Shown
     if state == "unread":
         large = []
         for several in batches(uids, _SETS_AT_ONCE):
-            unread = await few_unread(redis, [(user, uid) for uid in several], _PIECE)
+            unread = await few_unread(redis, [(user, uid) for uid in several], _WHOLE)
             ids.update(dict.fromkeys(chain.from_iterable(filter(None, unread))))
             large += [uid for uid, found in zip(several, unread, strict=True) if found is None]
     left = [(uid, "-inf", _PIECE) for uid in large]
