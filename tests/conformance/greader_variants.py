@@ -50,23 +50,23 @@ def broken_by(requirement: str, **members: Any) -> None:
 def broken_item(requirement: str, corrupt: Callable[[dict[str, Any]], object]) -> None:
     """Register a server that corrupts an item before it is returned."""
 
-    def item(self: NativeServer, entry: Entry) -> dict[str, Any]:
-        made = NativeServer.item(self, entry)
-        corrupt(made)
-        return made
-
-    broken_by(requirement, item=item)
+    @broken(requirement)
+    class Items(NativeServer):
+        def item(self, entry: Entry) -> dict[str, Any]:
+            made = super().item(entry)
+            corrupt(made)
+            return made
 
 
 def broken_feed(requirement: str, change: Callable[[dict[str, Any]], object]) -> None:
     """Register a server that corrupts a feed before it is listed."""
 
-    def subscription(self: NativeServer, feed: Feed) -> dict[str, Any]:
-        made = NativeServer.subscription(self, feed)
-        change(made)
-        return made
-
-    broken_by(requirement, subscription=subscription)
+    @broken(requirement)
+    class Feeds(NativeServer):
+        def subscription(self, feed: Feed) -> dict[str, Any]:
+            made = super().subscription(feed)
+            change(made)
+            return made
 
 
 def refused(status: int) -> Any:
