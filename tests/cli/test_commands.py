@@ -683,6 +683,12 @@ def test_a_feed_is_signed_in_to(run: Run, data: Path) -> None:
     (line,) = [one for one in run("feed", "list").stdout.splitlines() if "1 follower" in one]
     assert line.split()[3] == "https://***@blog.example/feed"
     assert (data / "sealing-key").stat().st_mode & 0o777 == 0o600
+    written = Path("backend.json").read_text()
+    assert ("https://~alice." in written, "a secret" in written) == (True, False)
+    Path("backend.json").write_text(written.replace("Home", "House"))
+    run("token", "create", "alice")  # applies the file
+    assert "https://***@blog.example/feed" in run("feed", "list").stdout
+    assert len(run("feed", "list").stdout.splitlines()) == 1
     hidden = ("feed", "sign-in", "alice", "https://***@blog.example/feed")
     assert "can’t be set" in run(*hidden, "--headers", given="Host: evil.example\n").stderr
     assert run(*hidden, "--headers", given="Cookie: a=b\n").exit_code == 0

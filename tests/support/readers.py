@@ -53,6 +53,7 @@ def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
         ("POST", "follow", ""): {"channel": "later", "url": OTHER},
         ("POST", "follow", "update"): {"channel": "later", "url": FEED},
         ("GET", "follow", "settings"): {"channel": "home", "url": FEED},
+        ("POST", "follow", "sign_in"): {"channel": "home", "url": FEED, "headers": "Cookie: stolen=1"},
         ("POST", "follow", "settings"): {"channel": "home", "url": FEED, "name": "Taken over", "hide_in_all": "true"},
         ("POST", "unfollow", ""): {"channel": "home", "url": FEED},
         ("GET", "search", ""): {"query": "private words"},
