@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, Route
+from playwright.async_api import Browser, Locator, Page, Route
 
 from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -20,7 +20,7 @@ from tests.support.web import publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 COUNT = 40
-USERS = ("ann", "bea", "cat", "dan", "eve")
+USERS = ("ann", "bea", "cat", "dan", "eve", "fay")
 WHOLE = """() => {
     const end = innerHeight - document.querySelector(".bottom").offsetHeight;
     const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
@@ -283,3 +283,54 @@ async def test_the_bottom_bar_covers_nothing_that_has_the_focus(browser: Browser
                 const [at, bar] = [document.activeElement, document.querySelector(".bottom")];
                 return bar.contains(at) || at.getBoundingClientRect().bottom <= bar.getBoundingClientRect().top;
             }""")
+
+
+async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingServer) -> None:
+    """By touch on a phone: right marks a post as read or unread, left saves it, and each can be undone. Short swipes
+    and vertical ones do nothing, nor do swipes that begin at the edge of the screen.
+    """
+    context = await browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = await server.sign_in(Tab(context, await context.new_page()), "fay", "/channel/home?show=all")
+    input_ = await context.new_cdp_session(page)
+
+    async def swipe(row: Locator, far: float, down: float = 0, start: float = 195) -> None:
+        box = await row.bounding_box()
+        assert box is not None
+        y = box["y"] + 20
+
+        async def touch(kind: str, *points: tuple[float, float]) -> None:
+            shown = [{"x": x, "y": y} for x, y in points]
+            await input_.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": shown})
+
+        await touch("touchStart", (start, y))
+        for step in range(1, 9):
+            await touch("touchMove", (start + far * step / 8, y + down * step / 8))
+        await touch("touchEnd")
+
+    for view in ("List", "Cards", "Full"):
+        await look(page, view)
+        await page.locator(".swipes").wait_for()
+        row, undo = page.locator(".post").nth(1), page.get_by_role("button", name="Undo")
+        for far, said, state in (
+            (120, "Marked as read.", ".is-read"),
+            (120, "Marked as unread.", ":not(.is-read)"),
+            (-120, "Saved.", ":has([data-act=save][aria-pressed=true])"),
+            (-120, "Removed from saved posts.", ":has([data-act=save][aria-pressed=false])"),
+        ):
+            was = await row.evaluate("(post, state) => !post.matches(state)", state)
+            assert was
+            await swipe(row, far)
+            await page.get_by_text(said, exact=True).wait_for()
+            assert await row.evaluate("(post, state) => post.matches(state)", state)
+            await undo.click()
+            await page.get_by_text("Undone.", exact=True).wait_for()
+            assert not await row.evaluate("(post, state) => post.matches(state)", state)
+            await swipe(row, far)
+            await page.get_by_text(said, exact=True).wait_for()
+        await page.reload()
+        await page.locator(".swipes").wait_for()
+        for other in ({"far": 40}, {"far": 60, "down": -90}, {"far": 120, "start": 10}):
+            await swipe(row, **other)  # type: ignore[arg-type]
+        assert await page.locator(".post.is-read, .post.is-swiped, [data-act=save][aria-pressed=true]").count() == 0
+        assert not await page.locator("#done p").is_visible()
+    await context.close()

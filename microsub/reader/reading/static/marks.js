@@ -125,7 +125,7 @@ export function say(text, undo = "", turn = (turns += 1)) {
 /** Show this page's message on the next one too, if it can be undone. */
 function takeAlong() {
   const [{ undo }, shown] = [document.getElementById("undo").elements, bar.querySelector("p")];
-  if (undo.value && !shown.hidden) {
+  if (undo.value && !undo.value.includes(" ") && !shown.hidden) {
     sessionStorage.setItem("said", JSON.stringify([bar.querySelector("[data-text]").textContent, undo.value]));
   }
 }
@@ -139,9 +139,13 @@ function sayAgain() {
 }
 
 const changed = new Map();
+const OPPOSITE = { read: "unread", unread: "read", save: "unsave", unsave: "save" };
 
-/** Change one post, or all down to it; the button's name is the change. */
-export async function change(name, id) {
+/**
+ * Change one post, or all down to it; the button's name is the change. What is `said` of a change of one post comes
+ * with a button that undoes it.
+ */
+export async function change(name, id, said = "") {
   const form = document.getElementById("change");
   const posts = [...document.querySelectorAll(".post")];
   const ids = posts.map((post) => post.dataset.id);
@@ -165,8 +169,9 @@ export async function change(name, id) {
   if (told.undo) {
     changed.set(told.undo, [...before].filter(([, was]) => !was).map(([one]) => one));
   }
-  if (told.text) {
-    say(told.text, told.undo, told.turn);
+  const text = told.text || said;
+  if (text) {
+    say(text, said ? `${OPPOSITE[name]} ${id}` : told.undo, told.turn);
   }
 }
 
@@ -185,6 +190,12 @@ export async function markAll(form = document.getElementById("mark-all")) {
 
 async function undo(form) {
   const id = form.elements.undo.value;
+  const [opposite, swiped] = id.split(" ");
+  if (swiped) {
+    await change(opposite, swiped);
+    say(document.getElementById("channels").dataset.undone);
+    return;
+  }
   const dropped = id && forget(id);
   const told = dropped ? { unread: {}, text: dropped } : id && (await send(form, { undo: sent.get(id) || id }));
   if (told) {

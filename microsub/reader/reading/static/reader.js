@@ -33,6 +33,9 @@ preparePost();
 if (document.querySelector("[data-player]")) {
   import("./play.js").then(({ preparePlayers }) => preparePlayers());
 }
+if (document.querySelector("[role=feed]") && navigator.maxTouchPoints) {
+  import("./swipes.js").then(({ prepareSwipes }) => prepareSwipes());
+}
 watchNews();
 prepareBranches();
 listen(document.querySelector(".post.whole") ? { ...atPosts, ...atPost } : atPosts);
