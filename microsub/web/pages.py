@@ -110,7 +110,7 @@ class Templates:
         made = web.environment_of([folder / "templates" for folder in self._folders])
         texts = self.texts(language)
         made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
-        made.globals.update(href=self.href, static=self.static, sheet=self.sheet)
+        made.globals.update(href=self.href, static=self.static, sheet=self.sheet, figure=figure)
         made.globals.update(version=__version__, language=language, **self._values)
         made.filters.update(
             moment=lambda seconds: _time_element(seconds, "%Y-%m-%dT%H:%M:%SZ", moment(seconds, texts.gettext)),
@@ -168,6 +168,11 @@ def _time_element(seconds: float, form: str, text: str, exact: str = "") -> Mark
     time = f"{datetime.fromtimestamp(int(seconds), UTC):{form}}"
     title = Markup(' title="{}" data-age').format(exact) if exact else ""
     return Markup('<time datetime="{}"{}>{}</time>').format(time, title, text)
+
+
+def figure(number: float) -> str:
+    """A whole number with narrow spaces between thousands, which are right in all languages: `12 345`."""
+    return f"{round(number):,}".replace(",", "\u202f")
 
 
 def sentence(text: str) -> str:

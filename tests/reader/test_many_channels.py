@@ -38,6 +38,15 @@ def count(page: Shown, uid: str) -> str:
     return page.tree.css_first(f"#channels [data-channel={uid}] [data-count]").text()
 
 
+async def test_large_counts_have_narrow_spaces_between_thousands(server: World) -> None:
+    """In the list of channels; scripts read the plain number."""
+    visitor, ids = await reading(server, "cat", "c1"), [str(number) for number in range(1, 12346)]
+    await server.redis.pipeline([("SADD", keys.unread("cat", "c1"), *ids)])
+    shown = (await visitor.get("/channels")).tree.css_first("#channels [data-channel=c1] [data-count]")
+    assert shown.text() == "12\u202f345"
+    assert shown.attributes["data-count"] == "12345"
+
+
 @pytest.mark.parametrize(("path", "first"), [("/", 20), ("/channel/c100", 50), ("/channel/c219", 120)])
 async def test_beside_a_page_are_channels_with_something_unread(ann: ReadingVisitor, path: str, first: int) -> None:
     """A hundred in their order, those around the open one, behind the standard channels."""

@@ -16,7 +16,7 @@ const title = document.title;
 /** Show the number of all unread posts in the tab's title, and on the icon of the installed app. */
 export function showTotal() {
   const shown = document.querySelector("[data-channel=global] .count:not([hidden]) [data-count]");
-  const total = Number(shown?.textContent ?? 0);
+  const total = Number(shown?.dataset.count ?? 0);
   document.title = total ? `(${total}) ${title}` : title;
   navigator.setAppBadge?.(total).catch(() => {}); // where nothing shows it
 }
@@ -26,7 +26,9 @@ export function showCounts(unread) {
   for (const link of document.querySelectorAll("[data-channel] .count")) {
     const count = unread[link.closest("[data-channel]").dataset.channel];
     if (count !== undefined) {
-      link.querySelector("[data-count]").textContent = count;
+      const shown = link.querySelector("[data-count]");
+      shown.dataset.count = count;
+      shown.textContent = String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f"); // as the server writes it
       link.hidden = count === 0;
     }
   }
