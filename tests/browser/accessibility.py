@@ -25,7 +25,7 @@ OF_LAYOUT = [
 OPTIONS = {"resultTypes": ["violations"], "selectors": False, "preload": False}
 """Passes aren't described: that takes longer than finding violations. No rule needs style sheets loaded again."""
 DOUBLED = "[...document.querySelectorAll('[id]')].map(one => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
-PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
+PHONE, DESK, NARROW = {"width": 390, "height": 800}, {"width": 1280, "height": 900}, {"width": 320, "height": 700}
 LANGUAGES = ("de", "en") if THOROUGH else ("de",)
 """German has the longer words; the markup is the same in English."""
 
@@ -33,7 +33,8 @@ LANGUAGES = ("de", "en") if THOROUGH else ("de",)
 async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """Scheme, path, rule and markup of each. The page's context bypasses the policy, which allows no foreign scripts.
 
-    Pages wider than the screen, duplicate ids and errors of a strict HTML parser count too.
+    Pages wider than the screen, also than a narrow one with large text, duplicate ids and errors of a strict HTML
+    parser count too.
     """
     found = []
 
@@ -66,6 +67,8 @@ async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[s
             await fits(language, path, PHONE)
             await page.emulate_media(color_scheme="dark")
             await axe("dark", path, OF_LAYOUT)
+            await page.evaluate("document.documentElement.dataset.size = 'larger'")
+            await fits(language, path, NARROW)
     return found
 
 

@@ -298,16 +298,15 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
         assert box is not None
         y = box["y"] + 20
 
-        async def touch(kind: str, *points: tuple[float, float]) -> None:
-            shown = [{"x": x, "y": y} for x, y in points]
-            await input_.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": shown})
+        steps = [("touchStart", 0.0), *[("touchMove", step / 8) for step in range(1, 9)], ("touchEnd", None)]
+        events = [
+            {"type": kind, "touchPoints": [] if part is None else [{"x": start + far * part, "y": y + down * part}]}
+            for kind, part in steps
+        ]
+        # All at once: a finger that rests for half a second selects text.
+        await asyncio.gather(*(input_.send("Input.dispatchTouchEvent", event) for event in events))
 
-        await touch("touchStart", (start, y))
-        for step in range(1, 9):
-            await touch("touchMove", (start + far * step / 8, y + down * step / 8))
-        await touch("touchEnd")
-
-    for view in ("List", "Cards", "Full"):
+    for view in ("List", "Full"):
         await look(page, view)
         await page.locator(".swipes").wait_for()
         row, undo = page.locator(".post").nth(1), page.get_by_role("button", name="Undo")
