@@ -7,9 +7,11 @@ one's template. Texts are gettext catalogues, one file for each language.
 from __future__ import annotations
 
 import gettext
+import gzip
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,8 @@ _KINDS = {
     ".webmanifest": "application/manifest+json",
 }
 _YEAR = 31_536_000
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
+"""In an `Accept-Encoding` header that accepts it (RFC 9110, 12.5.3)."""
 
 
 class Templates:
@@ -199,7 +203,11 @@ def _weights(accepted: str) -> Iterable[tuple[float, int, str]]:
 
 
 def static_route(templates: Templates) -> Route:
-    """The route of static files. Files requested by a page of another version are served, but not cached."""
+    """The route of static files. Files requested by a page of another version are served, but not cached.
+
+    Texts are compressed; pages aren't, because they contain secrets beside what others have written (BREACH).
+    """
+    compressed = lru_cache(maxsize=256)(gzip.compress)
 
     async def static(request: Request) -> Response:
         name, mark = request.path_params["file"], request.path_params["mark"]
@@ -211,8 +219,11 @@ def static_route(templates: Templates) -> Route:
         else:
             raise HTTPException(404)
         keep = f"public, max-age={_YEAR}, immutable" if is_current else "no-cache"
-        return Response(
-            body, headers={"cache-control": keep, "content-type": kind, "x-content-type-options": "nosniff"}
-        )
+        headers = {"cache-control": keep, "content-type": kind, "x-content-type-options": "nosniff"}
+        if kind.startswith("text/"):
+            headers["vary"] = "Accept-Encoding"
+            if _GZIP.search(request.headers.get("accept-encoding", "")):
+                body, headers["content-encoding"] = compressed(body), "gzip"
+        return Response(body, headers=headers)
 
     return Route("/static/{mark}/{file}", static, methods=["GET"])

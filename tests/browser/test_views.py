@@ -309,7 +309,7 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
     for view in ("List", "Full"):
         await look(page, view)
         await page.locator(".swipes").wait_for()
-        row, undo = page.locator(".post").nth(1), page.get_by_role("button", name="Undo")
+        row, undo = page.locator(".post").first, page.get_by_role("button", name="Undo")
         for far, said, state in (
             (120, "Marked as read.", ".is-read"),
             (120, "Marked as unread.", ":not(.is-read)"),

@@ -280,13 +280,28 @@ async def test_a_page_is_small(ann: ReadingVisitor) -> None:
     page = await ann.get("/channel/home")
     assert len(ids(page)) == 20
     links = [node.attributes.get("href") or node.attributes.get("src") for node in page.tree.css("link, script")]
-    sizes = [len((await ann.get(link or "")).response.content) for link in links]
+    sizes = [(await ann.get(link or "")).response.num_bytes_downloaded for link in links]
     modules = ["feed.js", "keys.js", "marks.js", "news.js"]
     beside = (next(link or "" for link in links if (link or "").endswith("reader.js"))).rpartition("/")[0]
-    sizes += [len((await ann.get(f"{beside}/{name}")).response.content) for name in modules]
+    sizes += [(await ann.get(f"{beside}/{name}")).response.num_bytes_downloaded for name in modules]
     assert len(page.response.content) < 60_000
     assert len(page.response.content) + sum(sizes) < 100_000
     assert 1 + len(sizes) <= 12
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [("gzip, br", "gzip"), ("br;q=1.0, gzip;q=0.8", "gzip"), ("gzip;q=0", None), ("gzip;q=0.0, *", None), ("", None)],
+)
+async def test_scripts_and_styles_are_compressed(ann: ReadingVisitor, accepted: str, encoding: str | None) -> None:
+    """For browsers that accept it. Pages aren't: they contain secrets."""
+    page = await ann.get("/channel/home")
+    sheet = page.tree.css_first("link[rel=stylesheet]").attributes["href"] or ""
+    plain = (await ann.browser.client.get(sheet, headers={"accept-encoding": ""})).content
+    reply = await ann.browser.client.get(sheet, headers={"accept-encoding": accepted})
+    assert (reply.headers.get("content-encoding"), reply.content) == (encoding, plain)
+    assert reply.headers["vary"] == "Accept-Encoding"
+    assert "content-encoding" not in page.response.headers
 
 
 async def test_posts_are_fitted_in_a_thread(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:

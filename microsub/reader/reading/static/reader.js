@@ -26,6 +26,14 @@ for (const image of document.querySelectorAll(".post img")) {
   }
 }
 
+// In a list, the words of actions are for screen readers; a tooltip shows them.
+document.addEventListener("pointerover", ({ target }) => {
+  const act = target.closest?.(".post:not(.whole) .acts > *");
+  if (act) {
+    act.title = act.textContent;
+  }
+});
+
 prepareForms();
 showTotal();
 prepareFeed();
