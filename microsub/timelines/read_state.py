@@ -40,14 +40,14 @@ class ReadState:
         Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
         """
         changed: set[str] = set()
-        left = distinct(ids)
+        named, at = distinct(ids), 0
         while True:
-            reply = await self._redis.script(_marking(user, uid, state, now, *left[: batch_for(uid)]))
+            reply = await self._redis.script(_marking(user, uid, state, now, *named[at : at + batch_for(uid)]))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
             changed.update(split(reply[0]))
-            left = left[reply[1] :]
-            if not left:
+            at += reply[1]
+            if at >= len(named):
                 return changed
 
     async def mark_before(self, user: str, uid: str, item: str, now: float) -> set[str]:
