@@ -6,9 +6,11 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
+
+import orjson
 
 from microsub.base.errors import InvalidRequest
 from microsub.model.settings import NO_SETTINGS, FollowSettings, OwnChannelSettings
@@ -22,6 +24,13 @@ SAVED = "saved"
 BUILT_IN = (NOTIFICATIONS, SAVED)
 """The channels that every user has: the first and the last one."""
 RESERVED = frozenset({GLOBAL, *BUILT_IN})
+
+MOST_OF_QUERY = 1000
+"""Maximum characters of a search."""
+MOST_KEPT = 50
+"""How many searches a user may keep."""
+MOST_OF_KEPT = 100
+"""Maximum characters of the name of a kept search."""
 
 ChannelKey = tuple[str, str]
 """User and channel uid."""
@@ -157,6 +166,30 @@ class PostSearchRequest:
     after: str | None = None
     order: Order = "newest"
     counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSearch:
+    """A search that a user keeps in the list of channels, with the name that they gave it.
+
+    `uid` is the channel in which it searches; with `best`, the best matches come first.
+    """
+
+    name: str
+    words: str
+    uid: str = GLOBAL
+    best: bool = False
+
+    @classmethod
+    def read(cls, stored: str) -> tuple[Self, ...]:
+        """The searches as they are stored with the account."""
+        return tuple(cls(*one) for one in orjson.loads(stored or "[]"))
+
+
+def stored_searches(searches: Iterable[KeptSearch]) -> str:
+    """The searches as they are stored, '' for none."""
+    rows = [astuple(one) for one in searches]
+    return orjson.dumps(rows).decode() if rows else ""
 
 
 class Row(NamedTuple):

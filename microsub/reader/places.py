@@ -8,18 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
-import orjson
-
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.query import LEAST_OF_BEGINNING
-from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, Order, PageQuery, PostSearchRequest
+from microsub.model.reader import (
+    GLOBAL,
+    MOST_OF_QUERY,
+    NAME,
+    SAVED,
+    Cursor,
+    KeptSearch,
+    Order,
+    PageQuery,
+    PostSearchRequest,
+)
 
 CHANNEL, FEED, SEARCH, POST, HOME = "/channel", "/feed", "/search", "/post", "/"
 PAGE_SIZE = 20
-MOST_OF_QUERY = 1000
-"""Maximum characters of a search."""
 
 Show = Literal["all", "unread"]
 
@@ -162,14 +168,10 @@ class TimelinePlace:
         return _address("/saved" if self.uid == SAVED else f"{CHANNEL}/{self.uid}", {**show, **cursors})
 
 
-@dataclass(frozen=True, slots=True)
-class KeptSearch:
-    """A search that a user keeps in the list of channels, with the name that they gave it."""
+class SearchLink(KeptSearch):
+    """A kept search as a link in the list of channels."""
 
-    name: str
-    words: str
-    uid: str = GLOBAL
-    best: bool = False
+    __slots__ = ()
 
     @property
     def place(self) -> TimelinePlace:
@@ -179,11 +181,6 @@ class KeptSearch:
     def is_at(self, place: TimelinePlace) -> bool:
         """Whether it is the search of that place, in whatever order."""
         return (self.words, self.uid) == (place.words, place.uid)
-
-
-def kept_searches(stored: str) -> tuple[KeptSearch, ...]:
-    """The searches as they are stored with the account."""
-    return tuple(KeptSearch(*one) for one in orjson.loads(stored or "[]"))
 
 
 def default_show(uid: str, source: str = "") -> Show:

@@ -514,7 +514,7 @@ failures; `test <member>` → 1 if a test message is to be sent. Permanent, entr
 
 displays = key_of("user:{<name>}:displays")
 """Hash: channel uid → how its pages look: view, order and grouping, joined by points; the empty uid has the last
-choice, for channels without one. Permanent. `reader.reading.displays`.
+choice, for channels without one. Permanent. `timelines.displays`.
 """
 
 undo = key_of("user:{<name>}:undo")

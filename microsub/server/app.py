@@ -65,7 +65,6 @@ from microsub.reader.looks import InstanceLooks
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading import searches
 from microsub.reader.reading.actions import MarkForms
-from microsub.reader.reading.displays import ChannelDisplays
 from microsub.reader.reading.displays import routes as display_routes
 from microsub.reader.reading.own_feeds import OwnFeeds
 from microsub.reader.reading.pages import TimelinePages
@@ -78,7 +77,7 @@ from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.parts import WebParts
 from microsub.server.stores import signed_feeds
-from microsub.timelines import ReadState, SavedPosts
+from microsub.timelines import ChannelDisplays, ReadState, SavedPosts
 from microsub.transfer import FeedListEndpoint
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.web.actions import Table

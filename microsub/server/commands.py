@@ -20,7 +20,7 @@ from microsub.server.fetching import open_fetcher
 from microsub.server.jobs import post_bytes
 from microsub.server.parsers import TASKS
 from microsub.server.stores import Stores, feed_lists, following, open_stores, sources
-from microsub.timelines import SAVED_POSTS, count_saved
+from microsub.timelines import SAVED_POSTS, ChannelDisplays, count_saved
 from microsub.transfer import BroughtReport, Importing, ImportReport, OldFile, OtherReaders, UserImport, open_old
 
 
@@ -49,7 +49,8 @@ async def import_user(
     """Import a user's export for the user of that name (`UserImport`). Raises InvalidRequest for an invalid file."""
     parser = ParsePool(TASKS)
     importing = UserImport(stores.redis, stores.accounts, stores.channels, stores.rules, stores.feeds, stores.items,
-                           following(stores), stores.outputs, sources(stores), Imported(stores.redis),
+                           following(stores), stores.outputs, sources(stores), ChannelDisplays(stores.redis),
+                           Imported(stores.redis),
                            applier(stores), parser, await stores.applied.name_instance())  # fmt: skip
     try:
         return await importing.run(user, file, time.time(), dry_run=dry_run, trusted=trusted, progress=progress)

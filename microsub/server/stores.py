@@ -221,7 +221,7 @@ def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> transfe
 def user_export(stores: Stores) -> transfer.UserExport:
     """The export of a user's data."""
     kept = (stores.channels, stores.rules, stores.feeds, stores.items, stores.outputs)
-    return transfer.UserExport(stores.redis, *kept, sources(stores))
+    return transfer.UserExport(stores.redis, *kept, sources(stores), timelines.ChannelDisplays(stores.redis))
 
 
 async def unlimited(_user: str) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         write_subscription,
     )
     from microsub.timelines.channels.store import LONGEST_NAME, MOST_OF_NAME, ChannelNames, Channels, slug
+    from microsub.timelines.displays import LAST_CHOICE, ChannelDisplay, ChannelDisplays
     from microsub.timelines.erase import OtherReferences, erase_posts, withdraw
     from microsub.timelines.feed_names import OwnNames, feed_name
     from microsub.timelines.follow import UNDER_WAY, Followed, Following, new_in_a_day, unsubscribe

@@ -1,8 +1,8 @@
 """The lines of a user's export: one JSON object each, after a header with the version.
 
-In this order: the header; channels in the user's order; rules for all channels; then feeds, follows, posts, items,
-absences, output feeds and sources, each after the lines that it refers to; the end, with the number of lines. Ids are
-the exporting server's and only valid within this file.
+In this order: the header; channels in the user's order; rules for all channels; how the user reads; then feeds,
+follows, posts, items, absences, output feeds and sources, each after the lines that it refers to; the end, with the
+number of lines. Ids are the exporting server's and only valid within this file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import orjson
 
 from microsub import parsing
 from microsub.base.errors import InvalidRequest
+from microsub.model.reader import KeptSearch
 
 VERSION = 1
 LONGEST_LINE = 16 * 1024 * 1024
@@ -58,6 +59,19 @@ class ExportedRules:
     block: tuple[str, ...] = ()
     mute_until: Mapping[str, float] = field(default_factory=dict)
     type: Literal["rules"] = "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedReading:
+    """How pages look, as names and values: `display` all of them, `views` those of a channel, by uid.
+
+    `views` has the last choice as `''`. `searches` are those in the list of channels: with `uid`, in that channel only.
+    """
+
+    display: Mapping[str, str] = field(default_factory=dict)
+    views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    searches: tuple[KeptSearch, ...] = ()
+    type: Literal["reading"] = "reading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +173,7 @@ ExportRecord = (
     ExportHeader
     | ExportedChannel
     | ExportedRules
+    | ExportedReading
     | ExportedFeed
     | ExportedFollow
     | ExportedPost

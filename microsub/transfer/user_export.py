@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,10 +19,10 @@ from microsub.base.plaintext import escaped_json
 from microsub.base.urls import without_sign_in
 from microsub.configuration.model import SourceConfig, encode
 from microsub.formats.wire import identified
-from microsub.model.reader import GLOBAL
+from microsub.model.reader import GLOBAL, KeptSearch
 from microsub.posts import AUTOMATIC, FULL, FULL_OF
 from microsub.redis.replies import text
-from microsub.timelines import absences, states
+from microsub.timelines import LAST_CHOICE, absences, states
 from microsub.transfer.records import (
     ExportedAbsences,
     ExportedChannel,
@@ -32,12 +32,14 @@ from microsub.transfer.records import (
     ExportedOutput,
     ExportedOutputItems,
     ExportedPost,
+    ExportedReading,
     ExportedRules,
     ExportedSource,
     ExportEnd,
     ExportHeader,
     ExportRecord,
 )
+from microsub.web.display import Display
 
 if TYPE_CHECKING:
     from microsub.accounts import User
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from microsub.model.reader import Channel
     from microsub.posts import Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines import Absence, Channels, Rules
+    from microsub.timelines import Absence, ChannelDisplays, Channels, Rules
 
 T = TypeVar("T")
 
@@ -73,6 +75,7 @@ class UserExport:
     items: Items
     outputs: OutputStore
     sources: SourceStore
+    displays: ChannelDisplays
 
     async def lines(self, user: User, instance: str, now: float) -> AsyncIterator[bytes]:
         """The lines of a user's export, with their ends; `instance` names this server's data."""
@@ -97,6 +100,7 @@ class UserExport:
             yield ExportedChannel(channel.uid, channel.name, encode(channel.settings), mute, block, ends)
         mute, block = map(tuple, rules[GLOBAL])
         yield ExportedRules(mute, block, await self._ends(user.name, GLOBAL, mute))
+        yield await self._reading(user, channels)
         named: set[str] = set()
         async for record in self._follows(user.name, channels, named):
             yield record
@@ -117,6 +121,15 @@ class UserExport:
         for source, uid in await self.sources.with_channels(user.name):
             if uid is not None:
                 yield ExportedSource(source.id, encode(SourceConfig(uid, source.name)))
+
+    async def _reading(self, user: User, channels: Sequence[Channel]) -> ExportedReading:
+        places = {GLOBAL, *(channel.uid for channel in channels)}
+        display, views = user.settings.get("display", ""), await self.displays.all(user.name)
+        return ExportedReading(
+            asdict(Display.read(display)) if display else {},
+            {uid: asdict(view) for uid, view in views.items() if uid in places | {LAST_CHOICE}},
+            tuple(one for one in KeptSearch.read(user.settings.get("searches", "")) if one.uid in places),
+        )
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:
         everywhere = await self.channels.all_subscriptions(user)

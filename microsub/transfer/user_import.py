@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from microsub import configuration
 from microsub.base.errors import InvalidRequest, NotFound
-from microsub.base.plaintext import counted
+from microsub.base.plaintext import counted, on_one_line
 from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.configuration.document import describe
 from microsub.configuration.facts import Change, ChangeKind
@@ -26,13 +26,23 @@ from microsub.configuration.model import OutputConfig, SourceConfig, decode
 from microsub.feeds import COPIED, MERGED, FeedRecord, InternalAddress, OutputItem, PostVersion
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
-from microsub.model.reader import BUILT_IN, GLOBAL, SAVED, Reason
+from microsub.model.reader import (
+    BUILT_IN,
+    GLOBAL,
+    MOST_KEPT,
+    MOST_OF_KEPT,
+    MOST_OF_QUERY,
+    SAVED,
+    KeptSearch,
+    Reason,
+    stored_searches,
+)
 from microsub.model.settings import FollowSettings, OwnChannelSettings, stated
 from microsub.parsing.process import dumps
 from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
 from microsub.redis.scan import members_at
-from microsub.timelines import Absence, known_in, restore_items, set_keys
+from microsub.timelines import LAST_CHOICE, Absence, ChannelDisplay, known_in, restore_items, set_keys
 from microsub.transfer.feed_lists import adapted
 from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (
@@ -45,6 +55,7 @@ from microsub.transfer.records import (
     ExportedOutput,
     ExportedOutputItems,
     ExportedPost,
+    ExportedReading,
     ExportedRules,
     ExportedSource,
     ExportEnd,
@@ -54,6 +65,7 @@ from microsub.transfer.records import (
 )
 from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Progress, Skipped, one_by_one
 from microsub.transfer.user_export import OWN_FIELDS
+from microsub.web.display import Display
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts
@@ -64,7 +76,7 @@ if TYPE_CHECKING:
     from microsub.parsing.pool import ParsePool
     from microsub.posts import Imported, Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines import Channels, Following, Rules
+    from microsub.timelines import ChannelDisplays, Channels, Following, Rules
 
 _TOGETHER, _BYTES_TOGETHER = 200, 4 * 1024 * 1024
 """How many posts are cleaned and written together, and how long their lines are."""
@@ -108,6 +120,7 @@ class UserImport:
     following: Following
     outputs: OutputStore
     sources: SourceStore
+    displays: ChannelDisplays
     imported: Imported
     people: UserChanges
     parser: ParsePool
@@ -173,6 +186,8 @@ class UserImport:
                 await self._channel(record)
             case ExportedRules():
                 await self._rule(GLOBAL, record)
+            case ExportedReading():
+                await self._reading(record)
             case ExportedFeed():
                 await self._feed(record)
             case ExportedFollow() if record.channel in self._names.channels:
@@ -217,6 +232,34 @@ class UserImport:
                 await self.rules.mute(self._user, uid, url, self._now, until=until)
         for url in self._addresses(uid, record.block).values():
             await self.rules.block(self._user, uid, url, self._now)
+
+    async def _reading(self, record: ExportedReading) -> None:
+        """Take over how the user reads: choices made here stay, and searches kept here come first."""
+        if self._report.dry_run:
+            return
+        there = await self.accounts.user(self._user)
+        settings = dict(there.settings) if there is not None else {}
+        if record.display and not settings.get("display"):
+            settings["display"] = Display().changed(record.display).stored()
+        searched = self._names.channels.keys() | {GLOBAL}
+        shown = searched | {LAST_CHOICE}
+        views = {uid: ChannelDisplay().changed(view) for uid, view in record.views.items() if uid in shown}
+        await self.displays.restore(self._user, views)
+        kept = [*KeptSearch.read(settings.get("searches", ""))]
+        known = {(one.words, one.uid) for one in kept}
+        for one in record.searches:
+            words, name = one.words.strip(), on_one_line(one.name)[:MOST_OF_KEPT]
+            if (words, one.uid) in known:
+                continue
+            if not 0 < len(words) <= MOST_OF_QUERY or one.uid not in searched or len(kept) >= MOST_KEPT:
+                why = f"a search needs words and a channel, and at most {MOST_KEPT} are kept"
+                self._report.skipped.append(Skipped(one.uid, one.name[:_SHOWN], why))
+            else:
+                known.add((words, one.uid))
+                kept.append(KeptSearch(name or words[:MOST_OF_KEPT], words, one.uid, one.best))
+        settings["searches"] = stored_searches(kept)
+        changes = {name: value for name in ("display", "searches") if (value := settings.get(name))}
+        await self.accounts.set_settings(self._user, changes)
 
     def _addresses(self, uid: str, urls: Sequence[str]) -> dict[str, str]:
         """The valid URLs of a rule, normalised; original → URL.
@@ -518,6 +561,10 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
         case ExportedChannel():
             _check_declared({"channels": [{"uid": record.uid, "settings": record.settings}]}, number)
             channels.add(record.uid)
+        case ExportedReading():
+            searched = channels | {GLOBAL}
+            known = {*record.views} <= searched | {LAST_CHOICE} and {one.uid for one in record.searches} <= searched
+            _require(known, "channel", number)
         case ExportedFeed():
             feeds.add(record.feed)
         case ExportedPost():

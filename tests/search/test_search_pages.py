@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from microsub.base.clock import DAY
-from microsub.reader.places import MOST_OF_QUERY
-from microsub.reader.reading.searches import LONGEST_NAME, MOST_KEPT
+from microsub.model.reader import MOST_KEPT, MOST_OF_KEPT, MOST_OF_QUERY
 from microsub.search import post_search
 from microsub.server.app import create_app
 from tests.search.conftest import FEED, Replica
@@ -191,7 +190,7 @@ async def test_kept_searches_are_limited(browser: Visitor, alice: Reader, replic
     assert (await browser.post("/search/keep", {**form, "q": "w1", "name": "another"})).status == 303
     assert (await browser.post("/search/keep", {**form, "q": " "})).location == "/search"
     names = [name for name, _ in kept(await browser.get("/"))]
-    assert (len(names), names[:2]) == (MOST_KEPT, ["n" * LONGEST_NAME, "another"])
+    assert (len(names), names[:2]) == (MOST_KEPT, ["n" * MOST_OF_KEPT, "another"])
 
 
 async def test_searches_of_several_windows_are_all_kept(browser: Visitor, alice: Reader, replica: Replica) -> None:

@@ -20,6 +20,7 @@ from microsub.configuration.model import OutputConfig
 from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
 from microsub.model.jf2 import Enclosure
+from microsub.model.reader import MOST_KEPT, KeptSearch, stored_searches
 from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.parsing.task import AnyTask
 from microsub.posts.entries import items_to_store
@@ -28,6 +29,7 @@ from microsub.redis import keys
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from microsub.timelines.displays import ChannelDisplay, ChannelDisplays
 from microsub.timelines.gone import absences
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.saved import SavedPosts
@@ -37,6 +39,7 @@ from microsub.transfer.records import VERSION
 from microsub.transfer.reports import ImportReport
 from microsub.transfer.user_export import UserExport, by_bytes
 from microsub.transfer.user_import import UserImport
+from microsub.web.display import Display
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
 from tests.support.reader import Reader
@@ -120,6 +123,7 @@ async def live(world: World) -> None:
         )
     await world.outputs.edit(output, "remove", {found[3]: versions[found[3]]}, now + 1)
     await world.redis.command("DEL", keys.item(found[10]))
+    await keep_reading(world)
     imported = Imported(world.redis)
     ids = await imported.ids("ann", ["one", "two"])
     await imported.write({item: candidate(name, host="own.example") for name, item in ids.items()}, now)
@@ -127,9 +131,19 @@ async def live(world: World) -> None:
         await world.timelines.put("ann", "notifications", item, now)
 
 
+async def keep_reading(world: World) -> None:
+    """Chooses how pages look, in all and in two channels, and keeps two searches."""
+    searches = [KeptSearch("Ebb", "tide -flood"), KeptSearch("Fog", "fog", "news", best=True)]
+    chosen = Display().changed({"theme": "dark", "font": "serif", "language": "de", "minutes": "yes"}).stored()
+    await world.accounts.set_settings("ann", {"display": chosen, "searches": stored_searches(searches)})
+    displays, uids = ChannelDisplays(world.redis), frozenset({"news", "global"})
+    await displays.choose("ann", "news", {"view": "list", "group": "day"}, uids)
+    await displays.choose("ann", "global", {"view": "cards", "order": "oldest"}, uids)
+
+
 async def export(world: World, user: str = "ann") -> bytes:
     kept = (world.feeds, world.items, world.outputs, world.sources)
-    exporting = UserExport(world.redis, world.channels, world.rules, *kept)
+    exporting = UserExport(world.redis, world.channels, world.rules, *kept, ChannelDisplays(world.redis))
     found = await world.accounts.user(user)
     assert found
     instance_ = await world.applied.name_instance()
@@ -141,7 +155,7 @@ async def bring(
 ) -> ImportReport:
     importing = UserImport(
         world.redis, world.accounts, world.channels, world.rules, world.feeds, world.items, world.following,
-        world.outputs, world.sources,
+        world.outputs, world.sources, ChannelDisplays(world.redis),
         Imported(world.redis), world.applier, parser, await world.applied.name_instance(),
     )  # fmt: skip
     return await importing.run(user, io.BytesIO(body), world.now, dry_run=dry_run, trusted=trusted)
@@ -185,6 +199,9 @@ class Everything:
             names = await self._names([one.id for one in left], True)
             found[f"{uid} gone"] = sorted((*name, one.reason) for name, one in zip(names, left, strict=True))
         found["outputs"] = []
+        user = await self.world.accounts.user(self.user)
+        assert user
+        found["reading"] = (user.settings, await ChannelDisplays(self.world.redis).all(self.user))
         for feed in await outputs.all_of(self.user):
             rows = [
                 (*(await self._names([one.id], True))[0], replace(one, id="")) for one in await outputs.items(feed, 100)
@@ -236,6 +253,34 @@ async def test_a_user_comes_over_whole(there: World, here: World) -> None:
     copied, original = (await export(here)).splitlines(), body.splitlines()
     assert len(copied) == len(original)
     assert here.web.asked == []
+
+
+async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here: World) -> None:
+    """A display, view or search that the user chose here is not replaced by that of the file; the rest is added."""
+    await here.reader("ann", "news")
+    own = [KeptSearch("Mine", "fog", "news"), *(KeptSearch(f"n{n}", f"n{n}") for n in range(MOST_KEPT - 2))]
+    chosen = {"display": Display(theme="light").stored(), "searches": stored_searches(own)}
+    await here.accounts.set_settings("ann", chosen)
+    displays = ChannelDisplays(here.redis)
+    await displays.choose("ann", "news", {"view": "cards"}, frozenset({"news"}))
+    lines = [json.loads(line) for line in body.splitlines()]
+    reading = next(line for line in lines if line["type"] == "reading")
+    reading["searches"] += [{"name": "", "words": " \t"}, {"name": "a\n" * 200, "words": "late"}]
+    report = await bring(here, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert [one.item for one in report.skipped if "search" in one.why] == ["", ("a\n" * 200)[:200]]
+    user = await here.accounts.user("ann")
+    assert user
+    assert user.settings["display"] == chosen["display"]
+    assert KeptSearch.read(user.settings["searches"]) == (*own, KeptSearch("Ebb", "tide -flood"))
+    views = await displays.all("ann")
+    assert (views["news"].view, views["global"]) == ("cards", ChannelDisplay("cards", "oldest"))
+
+
+async def test_a_search_of_an_unknown_channel_refuses_the_file(body: bytes, here: World) -> None:
+    """As a follow in such a channel does; nothing is imported."""
+    with pytest.raises(InvalidRequest, match="a channel that no earlier line has"):
+        await bring(here, body.replace(b'"uid":"news","best":true', b'"uid":"nowhere","best":true'))
+    assert await here.accounts.user("ann") is None
 
 
 async def test_sources_come_over_without_tokens(real_redis: Redis, here: World) -> None:

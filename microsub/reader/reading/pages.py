@@ -21,8 +21,7 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, FEED, SEARCH, KeptSearch, ListPart, TimelinePlace
-from microsub.reader.reading.displays import ChannelDisplay, ChannelDisplays
+from microsub.reader.places import CHANNEL, FEED, SEARCH, ListPart, SearchLink, TimelinePlace
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
@@ -36,6 +35,8 @@ from microsub.timelines import (
     EVENTS_IN_ALL,
     EVENTS_OF_NETWORK,
     EVENTS_OF_USER,
+    ChannelDisplay,
+    ChannelDisplays,
     Channels,
     Listeners,
     ReaderViews,
@@ -82,7 +83,7 @@ class SearchResults:
 
     found: Mapping[str, Any] | None
     feeds: Sequence[OwnFeed]
-    kept: KeptSearch | None
+    kept: SearchLink | None
 
 
 class TimelinePages:

@@ -12,11 +12,11 @@ from microsub.articles import ArticleStage
 from microsub.base.errors import InvalidRequest, NotFound, StoreUnavailable, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.identity import has_hosted_profile
-from microsub.model.reader import GLOBAL
+from microsub.model.reader import GLOBAL, MOST_OF_QUERY
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import ITEM_ID, MOST_OF_QUERY, POST, TimelinePlace
+from microsub.reader.places import ITEM_ID, POST, TimelinePlace
 from microsub.reader.reading.hits import SearchHits
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews
 from microsub.timelines import ReaderViews, ShownText

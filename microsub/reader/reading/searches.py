@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
 from functools import partial
 
-import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.plaintext import on_one_line
 from microsub.base.texts import N_, Sentence
+from microsub.model.reader import MOST_KEPT, MOST_OF_KEPT, stored_searches
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import SEARCH, KeptSearch, TimelinePlace, kept_searches
+from microsub.reader.places import SEARCH, SearchLink, TimelinePlace
 from microsub.web.routes import Handler, form
 from microsub.web.visit import PageVisit
-
-MOST_KEPT = 50
-LONGEST_NAME = 100
 
 
 def routes(reader: ReaderSite) -> list[Route]:
@@ -36,8 +32,8 @@ async def _keep(reader: ReaderSite, visit: PageVisit) -> Response:
     if not place.words:
         return visit.go(SEARCH)
     kept = await _kept(visit)
-    name = on_one_line(visit.form.text("name"))[:LONGEST_NAME] or place.words[:LONGEST_NAME]
-    wanted = KeptSearch(name, place.words, place.uid, place.best)
+    name = on_one_line(visit.form.text("name"))[:MOST_OF_KEPT] or place.words[:MOST_OF_KEPT]
+    wanted = SearchLink(name, place.words, place.uid, place.best)
     if any(one.is_at(place) for one in kept):
         return await _stored(reader, visit, place, [wanted if one.is_at(place) else one for one in kept])
     if len(kept) >= MOST_KEPT:
@@ -57,14 +53,13 @@ async def _in_turn(reader: ReaderSite, handler: Handler, visit: PageVisit) -> Re
         return await handler(visit)
 
 
-async def _kept(visit: PageVisit) -> tuple[KeptSearch, ...]:
+async def _kept(visit: PageVisit) -> tuple[SearchLink, ...]:
     await visit.look()
-    return kept_searches(visit.require_session().searches)
+    return SearchLink.read(visit.require_session().searches)
 
 
 async def _stored(
-    reader: ReaderSite, visit: PageVisit, place: TimelinePlace, searches: Sequence[KeptSearch]
+    reader: ReaderSite, visit: PageVisit, place: TimelinePlace, searches: Sequence[SearchLink]
 ) -> Response:
-    stored = orjson.dumps([astuple(one) for one in searches]).decode() if searches else ""
-    await reader.keep(visit.user, {"searches": stored})
+    await reader.keep(visit.user, {"searches": stored_searches(searches)})
     return visit.go(place.start)

@@ -1,0 +1,82 @@
+"""How the pages of each channel look: the user's choices, kept with the account for all browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from microsub.base.bounded_cache import BoundedCache
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
+from microsub.timelines.channels.follows import read_subscription
+from microsub.web.display import ORDERS, Choices
+
+LAST_CHOICE = ""
+"""The field with the last choice, for channels without one of their own."""
+_MOST_KNOWN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelDisplay(Choices):
+    """How a channel looks: whole posts, lines or cards; which posts come first; headings for days or feeds.
+
+    An empty `order` is that of the browser's display settings.
+    """
+
+    view: str = "full"
+    order: str = ""
+    group: str = "none"
+
+    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "view": ("list", "cards", "full"),
+        "order": ORDERS,
+        "group": ("none", "day", "feed"),
+    }
+
+    @property
+    def page_size(self) -> int:
+        """The number of posts on a page."""
+        return {"full": 20, "cards": 30, "list": 50}[self.view]
+
+
+class ChannelDisplays:
+    """Keeps the display of each channel of each user. A new channel has the user's last choice."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._known: BoundedCache[tuple[str, str, str], ChannelDisplay] = BoundedCache(_MOST_KNOWN)
+
+    def last(self, user: str, uid: str, feed: str = "") -> ChannelDisplay:
+        """The display as this process read it last, so that a page can be read at the same time as its display."""
+        return self._known.get((user, uid, feed), ChannelDisplay())
+
+    async def of(self, user: str, uid: str, feed: str = "") -> ChannelDisplay:
+        """The display of a channel, or of one of its feeds, whose view may be its own. One round trip."""
+        key = keys.channel_feeds(user, uid)
+        (own, last), follow = await self._redis.pipeline(
+            [("HMGET", keys.displays(user), uid, LAST_CHOICE), ("HGET", key, feed)]
+        )
+        found = ChannelDisplay.read(text(own or last) or "")
+        if follow is not None and (view := read_subscription(key, feed, follow).settings.view) is not None:
+            found = replace(found, view=view)
+        self._known[user, uid, feed] = found
+        return found
+
+    async def choose(self, user: str, uid: str, chosen: Mapping[str, str], uids: frozenset[str]) -> None:
+        """Change what is `chosen`. `uids` are the user's channels: the displays of others are deleted."""
+        display = (await self.of(user, uid)).changed(chosen)
+        gone = set(texts(await self._redis.command("HKEYS", keys.displays(user)))) - uids - {LAST_CHOICE}
+        changes = [("HSET", keys.displays(user), uid, display.stored(), LAST_CHOICE, display.stored())]
+        await self._redis.pipeline([*changes, *([("HDEL", keys.displays(user), *gone)] if gone else ())])
+
+    async def all(self, user: str) -> dict[str, ChannelDisplay]:
+        """The displays of all channels that have one of their own, and the user's last choice, by `LAST_CHOICE`."""
+        flat = texts(await self._redis.command("HGETALL", keys.displays(user)))
+        return {uid: ChannelDisplay.read(stored) for uid, stored in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def restore(self, user: str, displays: Mapping[str, ChannelDisplay]) -> None:
+        """Set the displays of channels that have none yet."""
+        key = keys.displays(user)
+        await self._redis.pipeline([("HSETNX", key, uid, one.stored()) for uid, one in displays.items()])
