@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from microsub.transfer.api import FeedListEndpoint
     from microsub.transfer.ekster.imports import Importing, OldFile, read_old
     from microsub.transfer.ekster.store import open_old
-    from microsub.transfer.feed_lists import FeedLists, ListReport, adapted
+    from microsub.transfer.feed_lists import FeedLists, ListReport, adapted, begun_by
     from microsub.transfer.list_imports import ListImport, ListImports
     from microsub.transfer.other_readers import BroughtReport, OtherReaders
     from microsub.transfer.outlines import MOST_BYTES

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines import LONGEST_NAME, MOST_OF_NAME, in_turns, new_in_a_day, slug
 from microsub.transfer.outlines import (
     MOST_OUTLINES,
+    MOST_PROBLEMS,
     READ_LIST,
     FeedList,
     ListProblem,
@@ -70,15 +71,28 @@ class ListedChannel:
     existing: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class KnownFeed:
+    """A feed of a list that its channel followed already, without passwords and keys in its address."""
+
+    channel: str
+    name: str
+    url: str
+
+
 @dataclass(slots=True)
 class ListReport:
-    """The result of an import of a list, or (`dry_run`) its preview. `more_problems` counts unlisted ones."""
+    """The result of an import of a list, or (`dry_run`) its preview. `more_problems` counts unlisted ones.
+
+    `known` has the feeds that were followed already, `MOST_PROBLEMS` at most.
+    """
 
     user: str
     dry_run: bool
     channels: list[ListedChannel] = field(default_factory=list)
     problems: list[ListProblem] = field(default_factory=list)
     more_problems: int = 0
+    known: list[KnownFeed] = field(default_factory=list)
 
     @property
     def added(self) -> int:
@@ -210,7 +224,7 @@ class FeedLists:
         """End the follows begun by the import of that moment; delete its channels if they have nothing else."""
         made = {one.uid for one in report.channels if one.made}
         for uid, followed in (await self.channels.all_subscriptions(user)).items():
-            begun = [one for one in followed if since <= one.followed_at < since + _SPAN]
+            begun = begun_by(followed, since)
             feeds = {one.feed for one in begun}
             if uid in made and len(begun) == len(followed) and await self.following.holds_only(user, uid, feeds):
                 await self.following.delete_channel(user, uid)
@@ -241,6 +255,12 @@ class FeedLists:
         ]
         # In a thread, since it takes a tenth of a second for thousands of feeds.
         return await asyncio.to_thread(write_list, f"Feeds of {user}", formatdate(now, usegmt=True), found)
+
+
+def begun_by(followed: Iterable[Subscription], since: float) -> list[Subscription]:
+    """The follows that the import of that moment began, in the order of its list. Pure."""
+    begun = (one for one in followed if since <= one.followed_at < since + _SPAN)
+    return sorted(begun, key=lambda one: one.followed_at)
 
 
 # --- planning an import ---------------------------------------------------------------------------------------------
@@ -289,6 +309,7 @@ class _Planning:
         self._may_filter = True
         self._taken: set[str] = set()
         self._problems: list[ListProblem] = []
+        self._known_feeds: list[KnownFeed] = []
         self._targets: dict[int, _Target] = {}
         self._channels_left = self._feeds_left = float("inf")
         self._reached: dict[str, str] = {}
@@ -348,7 +369,8 @@ class _Planning:
     def report(self, dry_run: bool) -> ListReport:
         """The report of the plan, as if every step succeeded."""
         problems = [*self._listed.problems, *self._problems]
-        return ListReport(self._user, dry_run, [one.counted for one in self.all], problems, self._listed.more_problems)
+        counts = [one.counted for one in self.all]
+        return ListReport(self._user, dry_run, counts, problems, self._listed.more_problems, self._known_feeds)
 
     def _target(self, folder: OutlineFolder) -> _Target:
         found = self._there.get(folder.uid) if self._listed.own else None
@@ -403,6 +425,8 @@ class _Planning:
                 self._problem(feed.line, shown, f"the same feed as in line {earlier}")
             else:
                 target.counted.existing += 1
+                if len(self._known_feeds) < MOST_PROBLEMS:
+                    self._known_feeds.append(KnownFeed(target.counted.uid, feed.name[:MOST_OF_NAME], shown))
                 self._note(feed, canonical, target)
         elif not self._listed.own and (earlier := target.urls.get(_other_form(canonical), 0)):
             self._problem(feed.line, shown, f"the same feed as in line {earlier}, under another address")

@@ -20,7 +20,7 @@ from microsub.base.texts import N_
 from microsub.fetch import asking_for
 from microsub.redis import keys
 from microsub.redis.replies import reading
-from microsub.transfer.feed_lists import ListedChannel, ListReport
+from microsub.transfer.feed_lists import KnownFeed, ListedChannel, ListReport
 from microsub.transfer.outlines import ListProblem
 
 if TYPE_CHECKING:
@@ -175,4 +175,6 @@ def _import(found: dict[str, object]) -> ListImport:
         return ListImport(**found)  # type: ignore[arg-type]
     channels = [ListedChannel(**one) for one in report.pop("channels")]
     problems = [ListProblem(**one) for one in report.pop("problems")]
-    return ListImport(**found, report=ListReport(**report, channels=channels, problems=problems))  # type: ignore[arg-type]
+    known = [KnownFeed(**one) for one in report.pop("known", ())]
+    read = ListReport(**report, channels=channels, problems=problems, known=known)
+    return ListImport(**found, report=read)  # type: ignore[arg-type]

@@ -60,6 +60,43 @@ async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None
     assert "You already followed 2 feeds." in (await over(ann)).text
 
 
+async def test_each_feed_of_an_import_says_what_became_of_it(ann: ReadingVisitor) -> None:
+    """Feeds that can't be read come first, with what to do; then those not read yet, those that can be read."""
+    more = b'<outline text="Three" xmlUrl="https://three.example/feed"/></outline>'
+    await ann.reader.post(action="follow", channel="later", url="https://four.example/feed")
+    ann.server.clock.advance(60)
+    known = b'<outline text="Later"><outline text="Four" xmlUrl="https://four.example/feed"/></outline>'
+    await send(ann, LIST.replace(b"</outline>", more + known, 1))
+    page = await over(ann)
+    assert "3 haven’t been read yet" in page.text
+    assert "data-waiting" in page.response.text
+    assert "1 feed that you already followed" in page.text
+    assert "Four https://four.example/feed" in page.text
+    feeds = ann.server.feeds
+    ids = await feeds.find_many(f"https://{name}.example/feed" for name in ("one", "two", "three"))
+    now = ann.server.now
+    await feeds.update(ids["https://one.example/feed"], {"last_poll": now, "last_success": now, "last_change": now})
+    wrong = {"last_poll": now, "failures": "1", "last_error": "status: the server answered 401", "last_error_at": now}
+    await feeds.update(ids["https://two.example/feed"], wrong)
+    page = await ann.get(LISTS)
+    assert "1 feed can be read · 1 can’t be read · 1 hasn’t been read yet" in page.text
+    rows = [" ".join(row.text().split()) for row in page.tree.css("#brought li")]
+    assert [row.partition(" ")[0] for row in rows] == ["Two", "Three", "One"]
+    assert "It asks for a user name and a password." in page.text
+    ann.server.clock.advance(900)
+    again = await ann.browser.submit(page, f"/feed/{ids['https://two.example/feed']}/refresh")
+    assert "asked=yes" in again.location
+    form = fields_of(page.form("/channels/far/end")) | {"feed": ids["https://two.example/feed"]}
+    ended = await ann.browser.post("/channels/far/end", form)
+    assert "ended=" in ended.location
+    assert await followed(ann, "far") == ["https://one.example/feed", "https://three.example/feed"]
+    await feeds.update(ids["https://three.example/feed"], {"gone": "1", "last_error": ""})
+    page = await ann.get(LISTS)
+    [gone, _] = [" ".join(row.text().split()) for row in page.tree.css("#brought li")]
+    assert gone.startswith("Three Its publisher has ended it. Try again")
+    assert "data-waiting" not in page.response.text
+
+
 async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
     """Its follows and channels are removed, but not existing ones; after ten minutes they stay."""
     before = await followed(ann, "home")

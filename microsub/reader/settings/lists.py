@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Literal
 
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -16,9 +19,14 @@ from microsub.accounts import Accounts
 from microsub.base.errors import NotFound, TooManyRequests
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots, SlotLease
 from microsub.base.texts import N_, Sentence
+from microsub.feeds import FeedCondition, FeedRecord
+from microsub.model.reader import Subscription
+from microsub.reader.feeds.pages import advice_on
 from microsub.reader.frame import ReaderSite
+from microsub.reader.places import ListPart
 from microsub.reader.settings.menu import SETTINGS
-from microsub.transfer import MOST_BYTES, FeedLists, ListImports, UserExport
+from microsub.timelines import feed_name
+from microsub.transfer import MOST_BYTES, FeedLists, ListImports, UserExport, begun_by
 from microsub.web.headers import page_headers
 from microsub.web.routes import form, page, upload
 from microsub.web.visit import PageVisit
@@ -34,6 +42,8 @@ EXPORT_SHARES = 60.0
 
 LISTS = f"{SETTINGS}/lists"
 UNDO = f"{LISTS}/undo"
+MOST_SHOWN = 200
+"""Feeds of an import on one page."""
 
 
 def routes(
@@ -45,7 +55,7 @@ def routes(
     name_instance: Callable[[], Awaitable[str]],
 ) -> list[Route]:
     """The routes of this module. `name_instance` returns the name of this server's data."""
-    site, shown = reader.site, partial(_lists, reader, imports)
+    site, shown = reader.site, partial(_lists, reader, lists, imports)
     exported = partial(_export, reader, accounts, user_export, name_instance, RateLimiter())
     return [
         page(site, LISTS, shown),
@@ -56,13 +66,48 @@ def routes(
     ]
 
 
-async def _lists(reader: ReaderSite, imports: ListImports, visit: PageVisit) -> Response:
-    """Progress and result of the last import, and the field for another one."""
+@dataclass(frozen=True, slots=True)
+class BroughtFeed:
+    """A feed that the last import followed, its channel, what came of its first poll, and what the user can do."""
+
+    follow: Subscription
+    uid: str
+    name: str
+    state: Literal["waiting", "read", "failing"]
+    error: str
+    advice: str
+
+
+async def _brought(lists: FeedLists, user: str, since: float, now: float) -> list[BroughtFeed]:
+    """The feeds that the import of that moment followed, those with trouble first, then those not read yet."""
+    everywhere = await lists.channels.all_subscriptions(user)
+    begun = [(uid, one) for uid, followed in everywhere.items() for one in begun_by(followed, since)]
+    records = await lists.feeds.within_reach(one.feed for _, one in begun)
+
+    def read(uid: str, follow: Subscription) -> BroughtFeed:
+        record = records.get(follow.feed) or FeedRecord(follow.feed, follow.url)
+        condition = FeedCondition.of(record, now)
+        name = feed_name(follow, record)
+        if condition.state in {"failing", "gone"}:
+            advice = N_("Its publisher has ended it.") if record.gone else advice_on(record)
+            return BroughtFeed(follow, uid, name, "failing", condition.error, advice)
+        return BroughtFeed(follow, uid, name, "waiting" if condition.state == "new" else "read", "", "")
+
+    # In a thread, because there may be thousands of feeds.
+    rows = await asyncio.to_thread(lambda: [read(*one) for one in begun])
+    return sorted(rows, key=lambda row: ("failing", "waiting", "read").index(row.state))
+
+
+async def _lists(reader: ReaderSite, lists: FeedLists, imports: ListImports, visit: PageVisit) -> Response:
+    """Progress and result of the last import with each of its feeds, and the field for another one."""
     user = await reader.user(visit)
     latest = await imports.latest(user)
+    brought = await _brought(lists, user, latest.begun, visit.now) if latest is not None and latest.report else []
     return visit.page(
         "lists.html",
         latest=latest,
+        brought=ListPart.of(brought, visit.query.get("from", ""), MOST_SHOWN),
+        states=Counter(row.state for row in brought),
         can_be_undone=latest is not None and latest.can_be_undone(visit.now),
         is_undone="undone" in visit.query and latest is None,
         is_stale=latest is not None and latest.is_stale(visit.now),

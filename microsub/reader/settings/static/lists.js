@@ -1,7 +1,9 @@
-// Accepts a list of feeds by drag and drop, and shows the progress of its import.
+// Accepts a list of feeds by drag and drop, and shows the progress of its import, then what became of each feed.
 "use strict";
 
 const AGAIN = 1000;
+const LATER = 5000;
+const PARTS = ["import", "brought"];
 
 for (const form of document.querySelectorAll("[data-drop]")) {
   const field = form.elements.list;
@@ -23,19 +25,25 @@ for (const form of document.querySelectorAll("[data-drop]")) {
 }
 
 async function look() {
-  const reply = await fetch(location.pathname);
+  const reply = await fetch(location.href);
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
-  const found = page.getElementById("import");
-  if (!reply.ok || !found) {
+  if (!reply.ok || !page.getElementById("import")) {
     return;
   }
-  document.getElementById("import").replaceWith(found);
+  for (const id of PARTS) {
+    const part = document.getElementById(id);
+    if (!part.contains(document.activeElement)) { // whoever stands in it goes on reading
+      part.replaceWith(page.getElementById(id));
+    }
+  }
   watch();
 }
 
 function watch() {
   if (document.querySelector("#import[data-running]")) {
     setTimeout(look, AGAIN);
+  } else if (document.querySelector("#brought[data-waiting]")) {
+    setTimeout(() => (document.hidden ? watch() : look()), LATER);
   }
 }
 
