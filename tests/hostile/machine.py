@@ -127,7 +127,7 @@ class Watch:
     async def _look(self) -> None:
         while True:
             self._see()
-            await asyncio.sleep(0.03)  # the system keeps the peak of a process until it ends
+            await asyncio.sleep(0.01)
 
     def _see(self) -> None:
         for parser in parsers(self._machine.pid):
