@@ -32,6 +32,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.displays import ChannelDisplay, ChannelDisplays
 from microsub.timelines.gone import absences
 from microsub.timelines.read_state import ReadState
+from microsub.timelines.readings import reading_times
 from microsub.timelines.saved import SavedPosts
 from microsub.transfer import user_export, user_import
 from microsub.transfer.foreign_posts import exported_posts
@@ -185,9 +186,12 @@ class Everything:
             ]
             found[f"{uid} since"] = {records[one.feed].url: since.get(one.feed) for one in followed}
             for what in ("posts", "unread", "read", "hidden", "hidden_read"):
-                key = "posts" if what == "unread" else what
-                flat = await self.world.redis.command("ZRANGE", getattr(keys, key)(self.user, uid), 0, -1, "WITHSCORES")
-                scores = {item.decode(): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True)}
+                key = getattr(keys, "posts" if what == "unread" else what)(self.user, uid)
+                if what in {"read", "hidden_read"}:
+                    scores: dict[str, float] = {**(await reading_times(self.world.redis, [key]))[0]}
+                else:
+                    flat = await self.world.redis.command("ZRANGE", key, 0, -1, "WITHSCORES")
+                    scores = {item.decode(): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True)}
                 if what == "unread":
                     unread = await self.world.redis.command("SMEMBERS", keys.unread(self.user, uid))
                     scores = {item.decode(): scores[item.decode()] for item in unread}
