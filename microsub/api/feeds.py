@@ -12,10 +12,10 @@ from typing import Any
 from microsub.accounts import Most
 from microsub.api import arguments
 from microsub.base.errors import NotImplementedHere
-from microsub.base.urls import canonical_feed_url, mask_credentials
+from microsub.base.urls import canonical_feed_url, mask_credentials, without_credentials
 from microsub.configuration.follows import FEED_SETTINGS, feed_settings, with_settings
 from microsub.configuration.model import FeedConfig
-from microsub.discovery import HIDDEN, EnteredAddresses, Search, without_userinfo
+from microsub.discovery import HIDDEN, EnteredAddresses, Search
 from microsub.feeds import FeedRecord, push_health, sign_in_headers
 from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
@@ -53,7 +53,7 @@ def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
 
 def link_to_wire(link: FeedLink) -> dict[str, Any]:
     """A feed that a search found, its password hidden: a follow of this address finds it again."""
-    url = without_userinfo(link.url, HIDDEN)
+    url = without_credentials(link.url, HIDDEN)
     wire: dict[str, Any] = {"type": "feed", "url": url, "name": link.title or url}
     for name, value in (("photo", link.photo), ("description", link.description), ("_format", link.format)):
         if value:

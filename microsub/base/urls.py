@@ -96,7 +96,7 @@ _TRACKING_FRAGMENT = re.compile(
 )
 _SECRET = re.compile(
     r"(?i)(?:(?:.*[_-])?(?:token|secret|password|passwd|pass|pwd|api_?key|apikey|auth|key|sig|signature|credentials?|session|"
-    r"verifier|assertion)|code|again|authorization)\Z"
+    r"verifier|assertion)|code|again|authorization|headers|cookie)\Z"
 )
 """Names of secret parameters, in addresses and in requests."""
 
@@ -559,14 +559,17 @@ def without_sign_in(url: str) -> str:
     return _with_userinfo(url, "") if sign_in_of(url) is not None else url
 
 
-def without_credentials(url: str) -> str:
-    """`url` without user info: credentials, or the sign-in that it names."""
-    return _with_userinfo(url, "")
+def without_credentials(url: str, instead: str = "") -> str:
+    """`url` with `instead` for its user info, if it has any: credentials, or the sign-in that it names."""
+    parts = web_parts(url)
+    if parts is None or "@" not in parts.netloc:
+        return url
+    return _with_userinfo(url, f"{instead}@" if instead else "")
 
 
 def _with_userinfo(url: str, userinfo: str) -> str:
     parts = web_parts(url)
-    if parts is None or ("@" not in parts.netloc and not userinfo):
+    if parts is None:
         return url
     return urlunsplit(parts._replace(netloc=userinfo + parts.netloc.rpartition("@")[2]))
 
@@ -574,8 +577,9 @@ def _with_userinfo(url: str, userinfo: str) -> str:
 def with_credentials_of(url: str, other: str) -> str:
     """`other` with the credentials of `url`, if it has none and the same origin, or its https form.
 
-    A sign-in holds for its very origin only.
+    A sign-in holds for its very origin only; one that a publisher names in `other` is dropped.
     """
+    other = without_sign_in(other)
     ours, theirs = web_parts(url), web_parts(other)
     if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
         return other

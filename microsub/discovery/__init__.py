@@ -6,7 +6,7 @@ from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.discovery.directory import WRITTEN, Directory
-    from microsub.discovery.entered import HIDDEN, EnteredAddresses, without_userinfo
+    from microsub.discovery.entered import HIDDEN, EnteredAddresses
     from microsub.discovery.picked import PickedPosts
     from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, CopyShares, Search, SearchAnswer, preview_items
 else:

@@ -6,11 +6,10 @@ Pages and replies show an address without its user name and password; here it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlunsplit
 
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
-from microsub.base.urls import web_address, web_parts
+from microsub.base.urls import web_address, web_parts, without_credentials
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
@@ -47,7 +46,7 @@ class EnteredAddresses:
 
         For other hosts, a page must not choose with whose password its visitors follow a feed.
         """
-        await self.keep(user, [url for url in urls if without_userinfo(url) != url and _host(url) == _host(page)])
+        await self.keep(user, [url for url in urls if without_credentials(url) != url and _host(url) == _host(page)])
 
     async def whole(self, user: str, url: str) -> str:
         """The address with the user name and password that the user entered for it; `url` if there are none.
@@ -55,7 +54,7 @@ class EnteredAddresses:
         Raises InvalidRequest for an address that says `***` for a password that isn't remembered (any more).
         """
         parts = web_parts(url)
-        hidden = without_userinfo(url, HIDDEN)
+        hidden = without_credentials(url, HIDDEN)
         if parts is None or ("@" in parts.netloc and hidden != url):
             return url
         found = await self._redis.command("HGET", keys.entered(user), name_of(url))
@@ -73,18 +72,9 @@ class EnteredAddresses:
 
 def name_of(url: str) -> str:
     """A short name of an address, the same with any user name and password."""
-    return short_digest(without_userinfo(url).encode("utf-8", "replace"), 6)
+    return short_digest(without_credentials(url).encode("utf-8", "replace"), 6)
 
 
 def _host(url: str) -> str:
     parts = web_parts(url)
     return parts.netloc.rpartition("@")[2].lower() if parts is not None else ""
-
-
-def without_userinfo(url: str, instead: str = "") -> str:
-    """`url` with `instead` for its user name and password, if it has them."""
-    parts = web_parts(url)
-    if parts is None or "@" not in parts.netloc:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{instead}@{host}" if instead else host))

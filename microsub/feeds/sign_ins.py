@@ -19,7 +19,7 @@ import structlog
 
 from microsub.base.clock import DAY
 from microsub.base.digests import keyed_digest
-from microsub.base.errors import InvalidRequest
+from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.identifiers import DEFAULT_PORTS
 from microsub.base.sealing import KeyFile, seal, unseal
 from microsub.base.texts import N_, Sentence
@@ -87,11 +87,12 @@ def _basic(name: str, password: str) -> dict[str, str]:
 
 
 def _lines(text: str) -> list[tuple[str, str]]:
-    return [(name, value) for line in text.split("\n") if line.strip() for name, _, value in [line.partition(":")]]
+    parts = [line.partition(":") for line in text.split("\n") if line.strip()]
+    return [(name if colon else "", value) for name, colon, value in parts]  # without one, all may be the secret
 
 
 class SignIns:
-    """The sealed sign-ins of users. Every method raises StoreError, and ConfigError for an unusable key."""
+    """The sealed sign-ins of users. Every method raises StoreError; `keep` also ConfigError for an unusable key."""
 
     def __init__(self, redis: Redis, key: KeyFile) -> None:
         self._redis = redis
@@ -109,16 +110,27 @@ class SignIns:
     async def headers(self, user: str, name: str, origin: str) -> Sequence[tuple[str, str]] | None:
         """The headers of a sign-in for an origin (`https://host:443`); None if they can't be read.
 
-        That is, they aren't there, the key is another one, or they are for another origin.
+        That is, they aren't there, the key is unusable or another one, or they are for another origin.
         """
         sealed = await self._redis.command("HGET", keys.sign_ins(user), name)
-        secret = self._key.read() if sealed is not None else None
+        secret = self._known_key() if sealed is not None else None
         text = unseal(sealed.partition(b" ")[2], secret, _about(user, name, origin)) if secret is not None else None
         if text is None:
             missing = "the sign-in" if sealed is None else "the key file" if secret is None else "the right key"
             log.warning("a sign-in can't be read", user=user, missing=missing)
             return None
         return [(str(field), str(value)) for field, value in orjson.loads(text)]
+
+    def _known_key(self) -> str | None:
+        try:
+            return self._key.read()
+        except ConfigError as error:
+            log.warning("the key of sign-ins can't be used", error=str(error))
+            return None
+
+    async def has_any(self, user: str) -> bool:
+        """Whether there are sign-ins of the user."""
+        return bool(await self._redis.command("EXISTS", keys.sign_ins(user)))
 
     async def is_readable(self, url: str) -> bool:
         """Whether the sign-in that the address names can be read."""

@@ -105,7 +105,8 @@ def target_of(url: str) -> HopTarget:
 def follow(current: HopTarget, location: str) -> HopTarget:
     """The target of a redirect. Raises HopError (`bad_url`).
 
-    Credentials stay on their host, and never go from https to http; a sign-in stays at its origin.
+    Credentials stay on their host, and never go from https to http; a sign-in stays at its origin. One that the server
+    names is dropped: it would lead a feed to another user's.
     """
     # Many servers send unescaped UTF-8, which was decoded as latin-1.
     with suppress(UnicodeError):
@@ -116,6 +117,8 @@ def follow(current: HopTarget, location: str) -> HopTarget:
         target = target_of(urljoin(current.url, location))
     except ValueError:
         raise HopError("bad_url", "the redirect leads to an invalid URL") from None
+    if target.sign_in is not None:
+        target = replace(target, userinfo="")
     keeps = target.host == current.host and not (current.scheme == "https" and target.scheme == "http")
     if current.sign_in is not None:
         keeps = target.origin == current.origin

@@ -118,7 +118,7 @@ class Following:
         All items of an internal feed are unread, however old they are.
         """
         refuse_saved(uid)
-        if (named := sign_in_of(url)) is not None and named[0] != user:
+        if (named := sign_in_of(canonical_feed_url(url))) is not None and named[0] != user:
             raise InvalidRequest("'url' can't be followed: it is signed in as another user")
         own = InternalAddress.of(url)
         if own is not None and own.user != user:

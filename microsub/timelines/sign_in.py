@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.texts import N_
 from microsub.base.urls import canonical_feed_url, sign_in_of, without_credentials
 from microsub.feeds import FeedRecord, Feeds, SignIns, prune_sign_ins
@@ -37,7 +37,11 @@ class SignedFeeds:
         """
         record = await self._polled(user, feed_id)
         address = await self._sign_ins.keep(user, record.url, headers, now)
-        return await self._change(user, record, address, now, most)
+        try:
+            return await self._change(user, record, address, now, most)
+        except QuotaReached:
+            await self.prune(user, now, address)  # each attempt would take some kilobytes for a day
+            raise
 
     async def remove(self, user: str, feed_id: str, now: float, *, most: int | None = None) -> FeedRecord:
         """Have a followed feed asked for without credentials; returns the feed that all such followers share.
@@ -55,6 +59,8 @@ class SignedFeeds:
 
     async def prune(self, user: str, now: float, dropped: str = "") -> None:
         """Delete the user's sign-ins that no follow names (`prune_sign_ins`)."""
+        if not await self._sign_ins.has_any(user):
+            return
         everywhere = await self._channels.subscriptions_of(user, await every_channel(self._redis, user))
         followed = {one.feed: one.url for some in everywhere.values() for one in some}
         records = await self._feeds.get_many(followed)

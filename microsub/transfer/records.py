@@ -76,7 +76,10 @@ class ExportedReading:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFeed:
-    """A feed that is followed or has posts in the export."""
+    """A feed that is followed or has posts in the export.
+
+    With `signed_in`, its posts came with a sign-in, which the file doesn't contain: others at `url` may not get them.
+    """
 
     feed: str
     url: str
@@ -84,6 +87,7 @@ class ExportedFeed:
     photo: str | None = None
     home: str | None = None
     description: str | None = None
+    signed_in: bool = False
     type: Literal["feed"] = "feed"
 
 

@@ -151,9 +151,8 @@ class UserExport:
         for feed in new:
             named.add(feed)
             if (found := records.get(feed)) is not None:
-                yield ExportedFeed(
-                    feed, without_sign_in(found.url), found.title, found.photo, found.home, found.description
-                )
+                url, said = without_sign_in(found.url), (found.title, found.photo, found.home, found.description)
+                yield ExportedFeed(feed, url, *said, signed_in=url != found.url)
 
     async def _ids(self, user: str, channels: Sequence[Channel]) -> tuple[set[int], set[int]]:
         """The ids in the user's channels and output feeds, and those that have left a channel."""

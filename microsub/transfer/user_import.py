@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from microsub import configuration
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.plaintext import counted, on_one_line
-from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address
+from microsub.base.urls import canonical_feed_url, normalise_profile, safe_url, web_address, without_sign_in
 from microsub.configuration.document import describe
 from microsub.configuration.facts import Change, ChangeKind
 from microsub.configuration.model import OutputConfig, SourceConfig, decode
@@ -93,10 +93,12 @@ _REASONS = frozenset(map(int, Reason))
 class _Names:
     """The objects here for the ids of a file: feeds as records (in a dry run, new ones have no id), posts as item ids,
     the user's `copies` of these from an earlier import, posts of `no_feed`; its channels, the new ones of
-    them in `made`, its output feeds, and its follows. `addresses` has the addresses of each channel's feeds.
+    them in `made`, its output feeds, and its follows. `addresses` has the addresses of each channel's feeds. The posts
+    of `private` feeds are only for the user.
     """
 
     feeds: dict[str, FeedRecord] = field(default_factory=dict)
+    private: set[str] = field(default_factory=set)
     posts: dict[str, str] = field(default_factory=dict)
     copies: dict[str, str] = field(default_factory=dict)
     no_feed: set[str] = field(default_factory=set)
@@ -285,8 +287,10 @@ class UserImport:
             found = await self.feeds.get(known) if known is not None else None
             self._names.feeds[record.feed] = found or FeedRecord("", url)
             return
+        if record.signed_in:
+            self._names.private.add(record.feed)
         found = await self.feeds.ensure(url, self._now)
-        if self._is_ours(url) and found.title is None and found.last_success is None:
+        if self._is_ours(url) and not record.signed_in and found.title is None and found.last_success is None:
             said = {
                 "title": record.title,
                 "photo": record.photo,
@@ -351,7 +355,7 @@ class UserImport:
         guids = [record.guid for record, _ in posts]
         known = await self.imported.claims(feed.id, guids)
         new = [(record, post) for record, post in posts if record.guid not in known]
-        if new and not self._report.dry_run and self._is_ours(feed.url):
+        if new and not self._report.dry_run and self._is_ours(feed.url) and name not in self._names.private:
             # The first post of a document is its newest.
             there = await PostWriter(self.redis).write_missing(feed, [post for _, post in new][::-1], self._now)
             known = {**there, **await self.imported.claims(feed.id, guids)}
@@ -621,11 +625,15 @@ def _check_declared(part: Mapping[str, Any], number: int) -> None:
 
 
 def _address_here(url: str, user: str) -> str | None:
-    """The address here of a feed in the file; None if invalid. An internal feed becomes this user's."""
+    """The address here of a feed in the file, without a sign-in, which may be another user's; None if invalid.
+
+    An internal feed becomes this user's.
+    """
     internal = InternalAddress.of(url)
     if internal is not None:
         return str(replace(internal, user=user))
-    return web_address(url)
+    address = web_address(url)
+    return None if address is None else without_sign_in(address)
 
 
 def _output_item(

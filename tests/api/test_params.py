@@ -146,7 +146,7 @@ def test_quoted_values_are_short_and_printable() -> None:
 
 SECRETS = (
     "code", "token", "access_token", "refresh_token", "code_verifier", "password", "client_secret", "form_token",
-    "Code", "id_token", "assertion", "client_assertion", "again", "api_key", "authorization",
+    "Code", "id_token", "assertion", "client_assertion", "again", "api_key", "authorization", "headers",
 )  # fmt: skip
 
 

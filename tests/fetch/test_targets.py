@@ -75,6 +75,13 @@ def test_redirects(url: str, location: str, asked: str, keeps: bool) -> None:
     assert bool(target.userinfo) is keeps
 
 
+@pytest.mark.parametrize(("base", "keeps"), [("http://~ann.{0}@a.test/x", "~ann.{0}"), ("http://a.test/x", "")])
+def test_a_sign_in_in_a_redirect_is_dropped(base: str, keeps: str) -> None:
+    """A server can't make a feed the one of another user who signs in."""
+    target = follow(target_of(base.format("i" * 22)), f"http://~bob.{'i' * 22}@a.test/z")
+    assert (target.url, target.userinfo) == ("http://a.test/z", keeps.format("i" * 22))
+
+
 @pytest.mark.parametrize("location", ["ftp://a.test/", "javascript:1", "http://[::1"])
 def test_redirects_to_nowhere(location: str) -> None:
     """The target of a redirect is checked like any URL."""

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from microsub.base.errors import InvalidRequest, ParseError, ParsingStopped
+from microsub.base.urls import with_sign_in
 from microsub.configuration.model import OutputConfig
 from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
@@ -277,7 +278,7 @@ async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here:
     assert user.settings["display"] == chosen["display"]
     assert KeptSearch.read(user.settings["searches"]) == (*own, KeptSearch("Ebb", "tide -flood"))
     views = await displays.all("ann")
-    assert (views["news"].view, views["global"]) == ("cards", ChannelDisplay("cards", "oldest"))
+    assert (views["news"].view, views["global"]) == ("cards", ChannelDisplay("cards", "oldest", "day"))
 
 
 async def test_a_search_of_an_unknown_channel_refuses_the_file(body: bytes, here: World) -> None:
@@ -615,7 +616,8 @@ async def test_an_export_has_no_secrets_of_its_user(there: World) -> None:
     body = await export(there)
     assert token.encode() not in body
     assert {json.loads(line)["type"] for line in body.splitlines()} == {
-        *("user", "channel", "rules", "feed", "follow", "post", "items", "gone", "output", "output items", "end")
+        *("user", "channel", "rules", "reading", "feed", "follow", "post", "items", "gone"),
+        *("output", "output items", "end"),
     }
 
 
@@ -679,6 +681,31 @@ async def test_a_file_adds_posts_for_no_other_user(body: bytes, here: World) -> 
     for reader in (carol, dan):
         assert [post["content"]["text"] for post in await reader.timeline("home")] == ["true"]
     assert (await here.check()).left == ()
+
+
+async def test_posts_behind_a_sign_in_stay_with_their_user(there: World, here: World) -> None:
+    """Also with a trusted file: the file has the address without the sign-in, which others follow."""
+    named = with_sign_in(A, "ann", "i" * 22)
+    await there.publish(named, candidate("secret", at=NOON + 9500, host="a.example", text="for members"))
+    await there.following.follow("ann", "friends", named, there.now)
+    body = await export(there)
+    assert b"i" * 22 not in body
+    await bring(here, body)
+    bob = await here.reader("bob", "home")
+    await bob.post(action="follow", channel="home", url=A)
+    assert "for members" not in str(await bob.timeline("home"))
+    assert "for members" in str(await Reader("ann", await here.grant("ann", "read"), here.client).timeline("friends"))
+    assert (await here.check()).left == ()
+
+
+async def test_a_file_follows_no_feed_of_another_user(body: bytes, here: World) -> None:
+    """An address that names another user's sign-in is followed without it."""
+    changed = body.replace(b'"https://a.example/feed"', b'"https://~carol.%b@a.example/feed"' % (b"i" * 22))
+    assert changed != body
+    await bring(here, changed, trusted=False)
+    followed = await here.channels.subscriptions("ann", "news")
+    assert A in [one.url for one in followed]
+    assert "carol" not in str(followed)
 
 
 async def test_own_copies_become_the_posts_that_the_feed_lists(there: World, here: World) -> None:

@@ -11,8 +11,8 @@ from starlette.routing import Route
 from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound, RequestError
 from microsub.base.texts import N_
-from microsub.base.urls import mask_credentials
-from microsub.discovery import HIDDEN, WRITTEN, EnteredAddresses, Search, SearchAnswer, without_userinfo
+from microsub.base.urls import mask_credentials, without_credentials
+from microsub.discovery import HIDDEN, WRITTEN, EnteredAddresses, Search, SearchAnswer
 from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
@@ -86,10 +86,12 @@ class FollowPages:
         user = await self._reader.user(visit)
         asked = _asked(visit)
         elsewhere = began_elsewhere(visit.request, visit.base)
-        if asked != (hidden := without_userinfo(asked, HIDDEN)):
+        if asked != (hidden := without_credentials(asked, HIDDEN)):
             # The browser keeps the address of this page, and shows it: without the password.
             if elsewhere:
-                hidden = without_userinfo(asked)  # another site's password would be the one of the user's next follow
+                hidden = without_credentials(
+                    asked
+                )  # another site's password would be the one of the user's next follow
             else:
                 await self._entered.keep(user, [asked])
             return visit.go(FOLLOW, q=hidden, channel=visit.query.get("channel", ""))
@@ -153,7 +155,7 @@ class FollowPages:
         picture = await self._images.addresses(user)
         return [
             FeedCandidate(
-                without_userinfo(link.url, HIDDEN),
+                without_credentials(link.url, HIDDEN),
                 mask_credentials(link.url),
                 link.title or mask_credentials(link.url),
                 link.description or "",

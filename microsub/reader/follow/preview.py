@@ -10,8 +10,8 @@ from starlette.routing import Route
 from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound
 from microsub.base.texts import N_
-from microsub.base.urls import mask_credentials
-from microsub.discovery import HIDDEN, EnteredAddresses, PickedPosts, Search, preview_items, without_userinfo
+from microsub.base.urls import mask_credentials, without_credentials
+from microsub.discovery import HIDDEN, EnteredAddresses, PickedPosts, Search, preview_items
 from microsub.feeds import Feeds
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.reader.follow.pages import FOLLOW, followers_of
@@ -69,7 +69,7 @@ async def _preview(
         everywhere = await reader.links(visit)
         return visit.page(
             "preview.html",
-            url=without_userinfo(url, HIDDEN),
+            url=without_credentials(url, HIDDEN),
             shown=mask_credentials(url),
             name=feed.name,
             posts=await views.of(visit, preview_items(feed, url, visit.now)),
