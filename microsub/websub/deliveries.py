@@ -20,7 +20,7 @@ import structlog
 from microsub.base.digests import short_digest
 from microsub.base.errors import ParseError, ParsingStopped, QuotaReached
 from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
-from microsub.base.urls import host_of, mask_credentials
+from microsub.base.urls import host_of, mask_credentials, without_credentials
 from microsub.posts import POSTS_IN, version_of
 from microsub.redis.replies import text
 from microsub.websub.subscriptions import spend
@@ -74,7 +74,7 @@ class Deliveries:
             kind = message.fields["type"].decode("latin-1") or None
             users = tuple(islice(followers, _SOME))
             try:
-                about = feed.url, kind, feed.url, known, received, None
+                about = without_credentials(feed.url), kind, feed.url, known, received, None
                 read, seconds = await self.parser.measured(POSTS_IN, feed.url, body, *about, keys=users)
             except ParseError as error:
                 seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0

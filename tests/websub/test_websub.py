@@ -387,6 +387,18 @@ async def test_a_hub_may_send_only_new_posts(push: Push) -> None:
     assert len(push.hub.requests) == 1
 
 
+async def test_links_of_a_delivery_contain_no_password(push: Push) -> None:
+    """A relative link in it leads to the feed's host, without the password of the feed's address."""
+    push.publish()
+    await push.poll(await push.it.follow(push.topic.replace("//", "//ann:hunter2@")))
+    await push.look()
+    body = push.document("second").replace(b"http://posts.test/", b"/")
+    assert await push.deliver(body) == [202]
+    texts = str(await push.it.texts())
+    assert push.site.url("/second", "blog.test") in texts
+    assert "hunter2" not in texts
+
+
 def test_a_signature_is_over_bytes() -> None:
     """The test vector of RFC 4231, 4.3, with the key as text."""
     digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
