@@ -34,21 +34,32 @@ local function note_readings(key, time, ids)
   return count
 end
 local function forget_readings(key, ids)
-  local pieces, changed_ones, count = {}, {}, 0
+  local pieces, places, seen, count = {}, {}, {}, 0
   for _, id in ipairs(ids) do
     local record = record_of(id)
     local number = record and id % PIECES
     if record and not pieces[number] then
       local piece = redis.pcall('HGET', key, number)
       if type(piece) == 'table' then return redis.call('ZREM', key, unpack(ids)) end
-      pieces[number] = piece or ''
+      pieces[number], places[number] = piece or '', {}
     end
-    local at = record and place_in(pieces[number], record)
+    local at = record and not seen[record] and place_in(pieces[number], record)
     if at then
-      pieces[number] = string.sub(pieces[number], 1, at - 1) .. string.sub(pieces[number], at + RECORD)
-      changed_ones[number], count = true, count + 1
+      seen[record], count = true, count + 1
+      table.insert(places[number], at)
     end
   end
-  for number in pairs(changed_ones) do put_piece(key, number, pieces[number]) end
+  for number, cuts in pairs(places) do
+    if #cuts > 0 then
+      -- All at once: each copy of the piece of a large channel takes as long as finding a record in it.
+      table.sort(cuts)
+      local kept, from = {}, 1
+      for _, at in ipairs(cuts) do
+        kept[#kept + 1] = string.sub(pieces[number], from, at - 1)
+        from = at + RECORD
+      end
+      put_piece(key, number, table.concat(kept) .. string.sub(pieces[number], from))
+    end
+  end
   return count
 end
