@@ -43,9 +43,9 @@ def test_the_next_document_has_one_new_entry() -> None:
 def test_the_publisher_answers_304_to_its_validator() -> None:
     """Without validators every request gets the whole document, whatever its headers."""
     publisher = Publisher(["127.0.1.1"], 80, NOW)
-    first = publisher.reply(0, b"GET / HTTP/1.1\r\nHost: x\r\n")
+    first = publisher.reply(0, b"GET /0 HTTP/1.1\r\nHost: x\r\n")
     tag = next(row for row in first.split(b"\r\n") if row.startswith(b"ETag: ")).removeprefix(b"ETag: ")
-    conditional = b"GET / HTTP/1.1\r\nif-none-match: " + tag + b"\r\n"
+    conditional = b"GET /0 HTTP/1.1\r\nif-none-match: " + tag + b"\r\n"
     assert publisher.reply(0, conditional).startswith(b"HTTP/1.1 304 ")
     assert publisher.served == {200: 1, 304: 1}
     publisher.enter("bare")
@@ -55,6 +55,14 @@ def test_the_publisher_answers_304_to_its_validator() -> None:
     assert bare.partition(b"\r\n\r\n")[2] == first.partition(b"\r\n\r\n")[2]
     publisher.enter("news")
     assert publisher.reply(0, conditional).startswith(b"HTTP/1.1 200 ")
+
+
+def test_pages_and_icons_of_a_publisher_are_missing_and_not_counted() -> None:
+    """A reader's server asks for them too; the figures are those of feeds."""
+    publisher = Publisher(["127.0.1.1"], 80, NOW)
+    for path in (b"/", b"/favicon.ico", b"/1", b"/00"):
+        assert publisher.reply(0, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n").startswith(b"HTTP/1.1 404 "), path
+    assert publisher.served == {}
 
 
 def test_an_incomplete_refresh_gives_no_figure() -> None:

@@ -155,7 +155,7 @@ def test_a_small_population_is_loaded_and_measured(tmp_path: Path) -> None:
     assert found.reading.page_bytes > 10_000
     assert found.most.followers > found.few.followers
     asked = Polled(Work(700, 100), Work(900, 100), Work(9000, 700), 600, 700)
-    known = (96.0, 13.0, 110.0, 4.0, 1800.0)
+    known = (96.0, 13.0, 110.0, 4.0, 9.0, 1800.0)
     unit = observing.costs(found, asked, Handshake(Work(500), 5000), known)
     stored = json.loads(json.dumps(report.document(unit, found)))
     assert command.costs_from(stored["costs"]) == unit
