@@ -223,6 +223,8 @@ async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Bro
 async def test_an_icon_that_failed_before_the_script_ran_is_its_letter(browser: Browser, library: Library) -> None:
     """Scripts come late on slow networks, after the pictures."""
     async with window(browser) as here:
+        # Playwright doesn't see what a service worker fetches.
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
         page = await library.sign_in(here, "late", "/channel/home")
         failed = asyncio.Event()
 
