@@ -230,7 +230,7 @@ async def _is(fact: bool) -> bool:
 async def test_a_silent_stream_sends_heartbeats(
     server: World, alice: Reader, ids: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a comment and an event, which has the place up to which nothing is missing."""
+    """By a comment, and an event with the last place before which nothing is missing."""
     monkeypatch.setattr(events, "PING_EVERY", 0.05)
     async with listening(server.app, alice) as stream:
         place = stream.parser.last_id

@@ -405,7 +405,7 @@ async def test_a_hidden_feed_is_hidden_after_an_import(body: bytes, here: World)
 
 
 async def test_names_in_a_file_lead_to_no_other_item(body: bytes, here: World) -> None:
-    """What is noted of an earlier import, from another reader, isn't taken for the id of an item."""
+    """Notes of an earlier import, from another reader, aren't taken for ids of items."""
     await here.publish(A, *posts("of all"))
     before = await here.items.get("1")
     assert before is not None

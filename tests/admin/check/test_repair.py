@@ -16,7 +16,7 @@ from tests.support.timelines import pack_readings, readings_of_layout_14, unread
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> None:
-    """From any ids in any sets, a repair restores the invariants and makes nothing unread."""
+    """A repair restores the invariants from any ids in any sets, and makes nothing unread."""
     chance = random.Random(seed)
     await world.add("home", *(item(n) for n in range(1, 30)))
     for number in range(1, 40):
