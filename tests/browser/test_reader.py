@@ -200,6 +200,8 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
 async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Browser, library: Library) -> None:
     """The reply to *Save* comes after that to *Mark all as read*."""
     async with window(browser) as here:
+        # Playwright doesn't see what a service worker fetches.
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
         page = await library.sign_in(here, "late", "/channel/home")
         marked, replied = asyncio.Event(), asyncio.Event()
 
