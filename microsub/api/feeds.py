@@ -11,7 +11,7 @@ from typing import Any
 
 from microsub.accounts import Most
 from microsub.api import arguments
-from microsub.base.errors import NotImplementedHere
+from microsub.base.errors import NotFound, NotImplementedHere
 from microsub.base.urls import canonical_feed_url, mask_credentials, without_credentials
 from microsub.configuration.follows import FEED_SETTINGS, feed_settings, with_settings
 from microsub.configuration.model import FeedConfig
@@ -175,8 +175,10 @@ class FeedActions:
         else:
             given = sign_in_headers(*(call.params.text(name) or "" for name in ("user_name", "password", "headers")))
             record = await self._signed.give(call.user, follow.feed, given, call.now, most=most)
-        feeds = await self._following.feeds(call.user, uid)
-        return feed_to_wire(next(one for one in feeds if one.record.id == record.id), call.now)
+        for one in await self._following.feeds(call.user, uid):
+            if one.record.id == record.id:
+                return feed_to_wire(one, call.now)
+        raise NotFound("'url' isn't followed any more: another request gave the feed other credentials meanwhile")
 
     async def unfollow(self, call: Call) -> Reply:
         """Stop following a feed in a channel; unfollowing a feed that isn't followed is no error."""

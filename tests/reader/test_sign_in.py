@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from microsub.base.errors import InvalidRequest, QuotaReached
@@ -397,6 +399,19 @@ async def test_the_api_signs_in(server: World, site: Publisher) -> None:
     assert (await own_feed(server, "ann")).id != common.id
     await ann.reader.post(**asked, url=reply["url"], end="1")
     assert (await own_feed(server, "ann")).id == common.id
+
+
+async def test_sign_ins_given_at_once_leave_one_follow(server: World, site: Publisher) -> None:
+    """A request whose feed another one has changed meanwhile says so."""
+    await visitor(server, "ann", site.serve("/feed", members_only))
+    common = await own_feed(server, "ann")
+    form = {"action": "follow", "method": "sign_in", "channel": "home", "url": common.url, "user_name": "ann"}
+    headers = {"authorization": f"Bearer {await server.grant('ann', 'read follow')}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(server.app), base_url=ADDRESS) as app:
+        every = [app.post("/microsub", data={**form, "password": f"{one}"}, headers=headers) for one in range(20)]
+        replies = await asyncio.gather(*every)
+    assert {reply.status_code for reply in replies} == {200, 404}
+    assert (await own_feed(server, "ann")).id != common.id
 
 
 async def test_articles_of_a_signed_in_feed(server: World, site: Publisher) -> None:
