@@ -169,10 +169,10 @@ class FeedActions:
         """
         uid = channel_in(call.params, allow_global=False)
         follow = await self._following.find(call.user, uid, arguments.followed_url(call.params))
-        most = await self._most("feeds", call.user)
         if call.params.text("end"):
-            record = await self._signed.remove(call.user, follow.feed, call.now, most=most)
+            record = await self._signed.remove(call.user, follow.feed, call.now)
         else:
+            most = await self._most("feeds", call.user)
             given = sign_in_headers(*(call.params.text(name) or "" for name in ("user_name", "password", "headers")))
             record = await self._signed.give(call.user, follow.feed, given, call.now, most=most)
         for one in await self._following.feeds(call.user, uid):

@@ -43,13 +43,13 @@ class SignedFeeds:
             await self.prune(user, now, address)  # each attempt would take some kilobytes for a day
             raise
 
-    async def remove(self, user: str, feed_id: str, now: float, *, most: int | None = None) -> FeedRecord:
+    async def remove(self, user: str, feed_id: str, now: float) -> FeedRecord:
         """Have a followed feed asked for without credentials; returns the feed that all such followers share.
 
-        Raises what `give` raises.
+        Raises what `give` raises, but no quota refuses it.
         """
         record = await self._polled(user, feed_id)
-        return await self._change(user, record, without_credentials(record.url), now, most)
+        return await self._change(user, record, without_credentials(record.url), now, None)
 
     async def state(self, record: FeedRecord) -> SignedState:
         """Whether a feed is asked for with credentials, and whether these can be read."""

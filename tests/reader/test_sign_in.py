@@ -305,6 +305,20 @@ async def test_refused_sign_ins_take_no_room(server: World, site: Publisher) -> 
     assert not await server.redis.command("EXISTS", keys.sign_ins("ann"))
 
 
+async def test_no_quota_keeps_a_sign_in(server: World, site: Publisher) -> None:
+    """A user who can't follow another feed today can still take the credentials back."""
+    await visitor(server, "ann", site.serve("/feed", members_only))
+    common = await own_feed(server, "ann")
+    signed = await server.signed.give("ann", common.id, {"x-key": "1"}, server.now)
+    await server.channels.followed_on("ann", server.now, 3 * 10_000)
+    headers = {"authorization": f"Bearer {await server.grant('ann', 'read follow')}"}
+    form = {"action": "follow", "method": "sign_in", "channel": "home", "url": signed.url, "end": "1"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(server.app), base_url=ADDRESS) as app:
+        reply = await app.post("/microsub", data=form, headers=headers)
+    assert reply.status_code == 200
+    assert (await own_feed(server, "ann")).id == common.id
+
+
 async def test_another_process_reads_them(server: World, site: Publisher) -> None:
     """One that starts later, with the same key."""
     ann = await visitor(server, "ann", site.serve("/feed", members_only))

@@ -262,10 +262,10 @@ class FeedPages:
         """Ask for the feed with a user name and password or headers, as a feed of the user's own, or without again."""
         user = await self._reader.user(visit)
         uid, follow = await self._follow(visit)
-        most = await self._most("feeds", user)
         if visit.form.text("end"):
-            record = await self._signed.remove(user, follow.feed, visit.now, most=most)
+            record = await self._signed.remove(user, follow.feed, visit.now)
         else:
+            most = await self._most("feeds", user)
             given = sign_in_headers(*(visit.form.get(name, "") for name in ("user_name", "password", "headers")))
             record = await self._signed.give(user, follow.feed, given, visit.now, most=most)
         return visit.go(f"{FEED}/{record.id}/settings", channel=uid, done="yes")
