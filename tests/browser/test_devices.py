@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -15,7 +16,7 @@ from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.support.polling import dated, rss
 from tests.support.push_service import PushService
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -157,14 +158,20 @@ async def test_the_service_worker_shows_messages_and_opens_them(whole_browser: B
         found: list[list[str]] = await worker.evaluate(SHOWN)
         return found
 
+    async def deliver_until_shown(**message: object) -> None:
+        """A browser that has just begun on a busy machine can lose a message, or the notification made for it."""
+        while True:
+            await deliver(**message)
+            with suppress(AssertionError):
+                await wait_until(lambda: shown_is(shown, str(message["body"])), timeout=PATIENCE / 8)
+                return
+
     await deliver(title="Home", body="2 new posts", path="channel/home", test=False)
-    await deliver(title="It works", body="So it is.", path="", test=True)
-    await wait_until(shown)
+    await deliver_until_shown(title="It works", body="So it is.", path="", test=True)
     assert await shown() == [["It works", "So it is.", "test"]]  # the other message came while this page was visible
     await page.goto("about:blank")
-    for count in (2, 3):
-        await deliver(title="Home", body=f"{count} new posts", path="channel/home", test=False)
-    await wait_until(lambda: shown_is(shown, "3 new posts"))
+    await deliver(title="Home", body="2 new posts", path="channel/home", test=False)
+    await deliver_until_shown(title="Home", body="3 new posts", path="channel/home", test=False)
     assert [one for one in await shown() if one[2] != "test"] == [["Home", "3 new posts", "new posts"]]
     assert await worker.evaluate(CLICK) == f"{pushed.server.url}/channel/home"
     assert [one[2] for one in await shown()] == ["test"]
