@@ -88,8 +88,8 @@ class OutputDocuments(Protocol):
     async def whole(self, feed: OutputFeed, base: str, now: float, *, stylesheet: str) -> FeedDocument:
         """The feed's document at a Unix time, for the server at `base`."""
 
-    async def entries(self, ids: Sequence[str]) -> Mapping[str, Entry]:
-        """The posts of items, as documents list them."""
+    async def entries(self, ids: Sequence[str], user: str = "") -> Mapping[str, Entry]:
+        """The posts of items, as documents of this user list them; of nobody's, without one."""
 
 
 class Topics:
@@ -192,7 +192,8 @@ class Topics:
         return ids, short_digest(b"\n".join(marks))
 
     async def _feed_document(self, topic: ChannelTopic | StoredFeedTopic, ids: Sequence[str]) -> FeedDocument:
-        entries = await self._contents.entries(ids)
+        user = topic.user if isinstance(topic, ChannelTopic) else ""
+        entries = await self._contents.entries(ids, user)
         rows = await self._items.fields(ids, ("updated", "score"))
         moments = [float(value) for row in rows for value in row[:1] if value]
         if isinstance(topic, ChannelTopic):

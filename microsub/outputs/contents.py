@@ -33,6 +33,7 @@ from microsub.model.reader import GLOBAL
 from microsub.outputs.store import ARCHIVE, OutputFeeds
 from microsub.posts import OWN, WRITTEN_GUID, Items
 from microsub.redis.scripts import batches
+from microsub.timelines import OwnView
 
 SHOWN = 2 * ARCHIVE
 """Maximum number of items in a document with a maximum of impressions."""
@@ -108,11 +109,15 @@ class OutputContents:
         feeds: Feeds,
         most: MostItems,
         *,
+        own_view: OwnView,
         search: ItemSearch | None = None,
         fill: FillTimelines | None = None,
         hubs: Sequence[str] = (),
     ) -> None:
-        """Without `search`, searches add nothing. `hubs` are named in every document."""
+        """Documents show posts as their user sees them. Without `search`, searches add nothing. `hubs` are named in
+        every document.
+        """
+        self._own_view = own_view
         self._search = search
         self._fill = fill
         self.hubs = tuple(hubs)
@@ -335,10 +340,10 @@ class OutputContents:
         return of_archive, tuple(rows[end - ARCHIVE : end])
 
     async def filled(
-        self, document: FeedDocument, rows: Sequence[OutputRow]
+        self, user: str, document: FeedDocument, rows: Sequence[OutputRow]
     ) -> tuple[FeedDocument, tuple[OutputRow, ...]]:
-        """The document with the entries of its rows that are still stored, and these rows."""
-        entries = await self.entries([row.item for row in rows])
+        """The user's document with the entries of its rows that are still stored, and these rows."""
+        entries = await self.entries([row.item for row in rows], user)
         listed = tuple(row for row in rows if row.item in entries)
         updated = max([document.updated.timestamp(), *(row.published for row in listed)])
         shown = tuple(_dated(entries[row.item], row) for row in listed)
@@ -346,7 +351,7 @@ class OutputContents:
 
     async def whole(self, feed: OutputFeed, base: str, now: float, *, stylesheet: str) -> FeedDocument:
         """The newest document, as `listed` and then `filled`."""
-        document, _ = await self.filled(*await self.listed(feed, base, now, stylesheet=stylesheet))
+        document, _ = await self.filled(feed.user, *await self.listed(feed, base, now, stylesheet=stylesheet))
         return document
 
     async def titles(self, ids: Sequence[str]) -> dict[str, str]:
@@ -355,8 +360,11 @@ class OutputContents:
         found = await self._posts(there)
         return {item: title(found[item]) if item in found else item for item in there}
 
-    async def _posts(self, ids: Sequence[str]) -> dict[str, Entry]:
-        """The posts as far as there is room for them, then beginnings of posts, then none; and no corrupt ones."""
+    async def _posts(self, ids: Sequence[str], user: str = "") -> dict[str, Entry]:
+        """The posts as far as there is room for them, then beginnings of posts, then none; and no corrupt ones.
+
+        Whole ones have the texts that the user sees; without a user, those of their feeds.
+        """
         room, rest, whole, further = MOST_BYTES, _MOST_READ, list[str](), list[str]()
         for item, size in zip(ids, await self._items.sizes(ids), strict=True):
             if size <= room:
@@ -365,16 +373,22 @@ class OutputContents:
             elif size <= rest:
                 further.append(item)
                 rest -= size
-        found = zip(whole, await self._items.data(whole), strict=True)
-        posts = _readable({item: wire for item, wire in found if wire is not None})
+        posts = dict[str, Entry]()
+        async for both in self._items.text_pieces(whole, full=bool(user)):
+            seen = await self._own_view.texts.of(user, list(both.values()))
+            posts |= _readable({item: wire for item, wire in zip(both, seen, strict=True) if wire is not None})
         async for piece in self._items.pieces(further):
             posts |= await asyncio.to_thread(_beginnings, piece)
         return posts
 
-    async def entries(self, ids: Sequence[str]) -> dict[str, Entry]:
-        """The items as entries with date, author, and a guid that is the same on every instance."""
+    async def entries(self, ids: Sequence[str], user: str = "") -> dict[str, Entry]:
+        """The items as entries with date, author, and a guid that is the same on every instance.
+
+        They are as the user sees them, if there is one: with the chosen texts, and the user's names for feeds.
+        """
         fields = await self._items.fields(ids, ("guid", WRITTEN_GUID, "feed", "link", "score"))
-        posts = await self._posts(ids)
+        posts = await self._posts(ids, user)
+        names = (await self._own_view.names.of(user)).own if user else {}
         records = await self._feeds.get_many({row[2].decode() for row in fields if row[2]})
         found, identities = {}, set[str]()
         for item, (guid, written, source, link, score) in zip(ids, fields, strict=True):
@@ -384,7 +398,9 @@ class OutputContents:
             entry = posts.get(item) or Entry(url=(link or b"").decode() or None)
             record = records.get((source or b"").decode())
             by_feed = Card(name=record.title, url=record.home) if record is not None else Card()
-            named = entry.author is not None and (entry.author.name or entry.author.url)
+            author = entry.author if entry.author and (entry.author.name or entry.author.url) else by_feed
+            if (own := names.get((source or b"").decode())) and author.name in {by_feed.name, None}:
+                author = replace(author, name=own)  # as on pages: the feed stands for its author
             identity = (written or guid or b"").decode()
             if not is_iri(identity) or identity in identities:
                 # Derived from facts that every instance has; copies of a post in two feeds may share the written guid.
@@ -395,7 +411,7 @@ class OutputContents:
                 entry,
                 guid=identity,
                 published=entry.published or published,
-                author=entry.author if named else by_feed,
+                author=author,
             )
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -232,15 +233,21 @@ class Items:
 
     async def pieces(self, ids: Sequence[str]) -> AsyncIterator[dict[str, bytes]]:
         """The `data` of those of the items that are stored, in any order, a few megabytes at a time."""
+        async for piece in self.text_pieces(ids, full=False):
+            yield {item_id: data for item_id, data in piece.items() if isinstance(data, bytes)}
+
+    async def text_pieces(self, ids: Sequence[str], *, full: bool = True) -> AsyncIterator[dict[str, Texts | bytes]]:
+        """The same as `pieces`, with the full text of those items that have one."""
+        read = self.texts_up_to if full else self.data_up_to
         for part in batches(ids, PIECE // _SHORT):
-            found = dict(zip(part, await self.data_up_to(part, _SHORT), strict=True))
-            yield {item_id: data for item_id, data in found.items() if isinstance(data, bytes)}
+            found = dict(zip(part, await read(part, _SHORT), strict=True))
+            yield {item_id: data for item_id, data in found.items() if isinstance(data, (bytes, Texts))}
             large = [(item_id, size) for item_id, size in found.items() if isinstance(size, int)]
             while large:
                 count = within((size for _, size in large), PIECE)
                 some, large = [item_id for item_id, _ in large[:count]], large[count:]
-                read = zip(some, await self.data(some), strict=True)
-                yield {item_id: data for item_id, data in read if data is not None}
+                whole = zip(some, await read(some, sys.maxsize), strict=True)
+                yield {item_id: data for item_id, data in whole if isinstance(data, (bytes, Texts))}
 
     async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
         """The sizes in bytes of these items' `data` with their full text, or of another field; 0 for missing items.

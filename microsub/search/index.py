@@ -19,7 +19,7 @@ from pathlib import Path
 
 from microsub.search.words import IndexedPost
 
-VERSION = "3"
+VERSION = "4"
 """The version of the file's content, including how words are folded. A file of another version is rebuilt."""
 
 IN_A_SECOND = 1021

@@ -21,7 +21,7 @@ import structlog
 
 from microsub.base.errors import StoreError
 from microsub.feeds import Events
-from microsub.posts import Items, newest_id, stored_ids
+from microsub.posts import Items, Texts, newest_id, stored_ids
 from microsub.redis.protocol import Redis
 from microsub.search.index import Generation, IndexUnusable
 from microsub.search.replica import IndexFolder
@@ -41,7 +41,7 @@ _MOST_EMPTY = 0.25
 _ALWAYS_EMPTY = 1000
 """Empty rows that are allowed, as a fraction of all posts, and in addition to that."""
 
-_Stored = tuple[int, bytes, float]
+_Stored = tuple[int, bytes | Texts, float]
 """Item id, wire JSON, score."""
 
 
@@ -250,12 +250,12 @@ class IndexFollower:
     async def _stored(self, ids: Sequence[int]) -> AsyncIterator[list[_Stored]]:
         """Those of the items that are stored, in parts that fit into memory."""
         found, size = list[_Stored](), 0
-        async for piece in self._items.pieces(list(map(str, ids))):
+        async for piece in self._items.text_pieces(list(map(str, ids))):
             scores = await self._items.scores(list(piece))
             for (item, data), score in zip(piece.items(), scores, strict=True):
                 if score is not None:  # without a score, it is about to be deleted
                     found.append((int(item), data, float(score)))
-                    size += len(data)
+                    size += len(data.own) + len(data.full) if isinstance(data, Texts) else len(data)
             if size >= _WRITTEN_BYTES:
                 yield found
                 found, size = [], 0
@@ -264,6 +264,8 @@ class IndexFollower:
 
 def _document(stored: _Stored) -> IndexedPost:
     item, data, score = stored
+    if isinstance(data, Texts):
+        return document(item, score, orjson.loads(data.own), orjson.loads(data.full)["content"])
     return document(item, score, orjson.loads(data))
 
 

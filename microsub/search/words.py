@@ -47,9 +47,14 @@ class IndexedPost(NamedTuple):
 _LINKS = ("url", "in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-of", "category")
 
 
-def document(item: int, score: float, wire: Mapping[str, Any]) -> IndexedPost:
-    """The words of an item's JSON (`docs/reference/api.md`, Items), including posts it replies to or repeats."""
+def document(item: int, score: float, wire: Mapping[str, Any], full: Mapping[str, str] | None = None) -> IndexedPost:
+    """The words of an item's JSON (`docs/reference/api.md`, Items), including posts it replies to or repeats.
+
+    The words of its `full` text, if it has one, are in front of those of its feed's text, unless they contain it.
+    """
     body = _body(wire)
+    if full is not None:
+        body = [full["text"], *(text for text in body if text[:200] not in full["text"])]
     refs = wire.get("refs")
     quoted = [ref for ref in refs.values() if isinstance(ref, dict)] if isinstance(refs, dict) else []
     for ref in quoted:

@@ -308,7 +308,7 @@ def _reader_routes(
     read_state = ReadState(stores.redis, stores.items.scores)
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
     faces = FeedFaces(stores.feeds)
-    views = PostViews(faces, parts.images, parts.reading.own_names)
+    views = PostViews(faces, parts.images, parts.reading.own_view.names)
     own_feeds = OwnFeeds(stores.channels, faces)
     posts = PostPages(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles)
     displays = ChannelDisplays(stores.redis)

@@ -241,7 +241,9 @@ def output_contents(
     `fill` adds waiting posts to timelines before they are read. Documents name our hub if there is a `base_url`.
     """
     hubs = () if base_url is None else (f"{base_url}{HUB}",)
-    return outputs.OutputContents(stores.outputs, stores.items, stores.feeds, most, search=search, fill=fill, hubs=hubs)
+    parts = (stores.outputs, stores.items, stores.feeds, most)
+    own_view = timelines.OwnView(stores.channels, stores.feeds)
+    return outputs.OutputContents(*parts, own_view=own_view, search=search, fill=fill, hubs=hubs)
 
 
 def ingest(stores: Stores, notify: Callable[[], object] = lambda: None) -> posts.Ingest:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from microsub.timelines.erase import OtherReferences, erase_posts, withdraw
     from microsub.timelines.feed_names import OwnNames, feed_name
     from microsub.timelines.follow import UNDER_WAY, Followed, Following, new_in_a_day, unsubscribe
-    from microsub.timelines.full_text import ShownText, TextChoices, choice_of, shown_text, strongest
+    from microsub.timelines.full_text import ShownText, choice_of, shown_text, strongest
     from microsub.timelines.gone import Absence, absences, ids_in, known_in
     from microsub.timelines.item_cache import ItemCache
+    from microsub.timelines.own_view import OwnView
     from microsub.timelines.pages import item_ids, shown, shown_among
     from microsub.timelines.read_state import ReadState
     from microsub.timelines.readings import reading_times

@@ -23,9 +23,10 @@ from microsub.redis.replies import reached, text
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.channels.store import ChannelNames, Channels
-from microsub.timelines.feed_names import OwnNames, feed_name
-from microsub.timelines.full_text import ShownText, TextChoices, shown_text
+from microsub.timelines.feed_names import feed_name
+from microsub.timelines.full_text import ShownText, shown_text
 from microsub.timelines.item_cache import ItemCache
+from microsub.timelines.own_view import OwnView
 from microsub.timelines.pages import read_page, shown, walk_rows
 from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals
@@ -108,8 +109,7 @@ class ReaderViews:
         self._catch_up = catch_up
         self._seen = seen
         self._splicer = Splicer()
-        self.own_names = OwnNames(channels, feeds)
-        self.texts = TextChoices(channels)
+        self.own_view = OwnView(channels, feeds)
         self._feed_of: BoundedCache[str, str] = BoundedCache(_MOST_ITEMS)
         self._turns = KeyedLocks()
 
@@ -210,14 +210,14 @@ class ReaderViews:
         `AWAY` for those whose master of the cluster is away. Feeds have the user's own names; `own_names` is their
         number, if a page has read it.
         """
-        return await self._chosen(user, await self._cache.get(ids, within_reach=True), own_names)
+        return await self.own_view.of(user, await self._cache.get(ids, within_reach=True), own_names)
 
     async def text_of(self, user: str, id_: str) -> ShownText:
         """Which text of an item the user sees: `own`, or `full`; empty for an item without a full text."""
         (item,) = await self._cache.get([id_], within_reach=True) or [None]
         if not isinstance(item, Texts):
             return ""
-        return "full" if shown_text(item, await self.texts.choices(user)) is item.full else "own"
+        return "full" if shown_text(item, await self.own_view.texts.choices(user)) is item.full else "own"
 
     async def post(self, user: str, id_: str, text: ShownText = "") -> bytes | None:
         """The reply with that item alone; None if none of the user's channels shows it.
@@ -230,7 +230,7 @@ class ReaderViews:
         rows = PageRows.of([found[id_]], older=False, names=names)
         data = await self.data(user, rows.ids)
         if text and isinstance(both := (await self._cache.get(rows.ids, within_reach=True))[0], Texts):
-            data = await self._chosen(user, [both.full if text == "full" else both.own])
+            data = await self.own_view.of(user, [both.full if text == "full" else both.own])
         return self.spliced(rows, data, b"{}")
 
     async def also_in(self, user: str, id_: str) -> list[str]:
@@ -249,19 +249,11 @@ class ReaderViews:
 
     async def wire_items(self, user: str, rows: Sequence[Row], name: str) -> list[bytes | None]:
         """Items of one channel of that name as JSON, None for a missing item; large ones as in `data`."""
-        data = await self._chosen(user, await self._cache.get([row.id for row in rows]))
+        data = await self.own_view.of(user, await self._cache.get([row.id for row in rows]))
         return [
             None if item is None else self._splicer.prefixes(row.channel, name)[row.state][1:] + item
             for row, item in zip(rows, data, strict=False)
         ]
-
-    async def _chosen(
-        self, user: str, data: list[bytes | Texts | None], number: bytes | None = None
-    ) -> list[bytes | None]:
-        """The items with the texts that the user has chosen, and the user's names for feeds."""
-        names = await self.own_names.of(user, number)
-        chosen = await self.texts.of(user, data, number)
-        return [item and names.put_into(item) for item in chosen] if names else chosen
 
     async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:
         """Note the visit; returns whether posts waited for the user's timelines and have now been added."""

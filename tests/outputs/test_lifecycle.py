@@ -8,15 +8,17 @@ from microsub.admin.sweep import Sweeping
 from microsub.base.errors import SearchUnavailable
 from microsub.configuration.model import Quotas, UserSettings
 from microsub.formats.parse import parse
+from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
-from microsub.outputs import OutputContents
+from microsub.posts import FULL, FullText
 from microsub.posts.entries import items_to_store
 from microsub.posts.garbage import candidates
 from microsub.redis import keys
-from microsub.server.stores import output_contents, unlimited
+from microsub.server.stores import output_contents
 from microsub.timelines.erase import erase_posts
 from tests.outputs.conftest import Publisher
 from tests.support import later
+from tests.support.posts import candidate
 from tests.support.readers import FEED, OTHER, posts
 
 
@@ -213,18 +215,39 @@ async def test_results_of_a_search_are_published(alice: Publisher) -> None:
     assert "'OR'" in refused["error_description"]
 
 
+async def test_posts_are_shown_as_their_user_sees_them(alice: Publisher) -> None:
+    """With the text that she has chosen for their feed, and her name for it where the feed stands for the author."""
+    addresses = await alice.make()
+    wires = {name: dump(to_wire(Entry(name=name, content=Content(text="words")))) for name in ("d", "e")}
+    await alice.server.publish(FEED, *(candidate(name, wire=wire) for name, wire in wires.items()))
+    ids = await alice.items()
+    await alice.add(ids["a"])
+    await alice.add(ids["e"])
+    whole = FullText("<p>All of it.</p>", "All of it.")
+    await alice.server.items.note({ids["a"]: {FULL: whole.stored()}})
+
+    async def shown(**settings: str) -> list[tuple[bool, str]]:
+        await alice.reader.post(action="follow", method="settings", channel="home", url=FEED, **settings)
+        alice.server.now += 100  # documents are cached for a minute
+        items = (await alice.get(addresses["json"])).json()["items"]
+        return [("All of it." in str(item), item["authors"][0].get("name", "")) for item in items]
+
+    assert await shown(full_text="off", name="Boats") == [(False, "Boats"), (False, "Ann")]
+    assert await shown(full_text="on", name="Ferries") == [(False, "Ferries"), (True, "Ann")]
+
+
 async def test_hubs_are_named_where_subscribers_look(alice: Publisher) -> None:
     """The hub is in the headers and in the document, if the server has one."""
     server = alice.server
-    hubbed = OutputContents(server.outputs, server.items, server.feeds, unlimited, hubs=["https://hub.example/"])
+    hubbed = output_contents(server, base_url="https://hub.example")
     addresses = await alice.make()
     assert "link" not in (await alice.get(addresses["rss"])).headers
     server.use(output_contents=hubbed)
     for form in ("rss", "atom", "json", "html"):
         reply = await alice.get(addresses[form])
-        assert reply.headers["link"] == f'<https://hub.example/>; rel="hub", <{addresses[form]}>; rel="self"'
+        assert reply.headers["link"] == f'<https://hub.example/hub>; rel="hub", <{addresses[form]}>; rel="self"'
         feed = parse(reply.content, addresses[form], reply.headers["content-type"])
-        assert (feed.hub, feed.self_url) == ("https://hub.example/", addresses[form])
+        assert (feed.hub, feed.self_url) == ("https://hub.example/hub", addresses[form])
 
 
 async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from microsub.base.errors import SearchUnavailable
 from microsub.feeds.events import Event, Events
+from microsub.posts import FULL, FullText
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.search import index_follower
@@ -44,6 +45,21 @@ async def test_stored_edited_and_deleted_posts_are_followed(
     await server.redis.command("DEL", keys.item("2"))
     await server.events.announce([Event("post_deleted", feed.id, server.now, "2", "two")])
     await replica.finds("ferry", "3")
+
+
+async def test_the_words_of_full_texts_are_found(replica: Replica, server: World, store: Store) -> None:
+    """Also those of its feed's text, and no longer any of the full text once the post is deleted."""
+    feed = await store(candidate("one", text="the ferry, and …"))
+    replica.follow()
+    await replica.finds("ferry", "1")
+    await server.items.note({"1": {FULL: FullText("<p>The boat sails.</p>", "The boat sails.").stored()}})
+    await server.events.announce([Event("post_modified", feed.id, server.now, "1", "one", ("content",))])
+    await replica.finds("boat", "1")
+    assert await replica.found("ferry boat") == ["1"]
+    assert await replica.found("title:boat") == []
+    await server.redis.command("DEL", keys.item("1"))
+    await server.events.announce([Event("post_deleted", feed.id, server.now, "1", "one")])
+    await replica.finds("boat")
 
 
 async def test_changes_without_events_are_indexed(replica: Replica, server: World, store: Store) -> None:

@@ -237,11 +237,11 @@ class OutputEndpoint(HttpEndpoint):
         """The document with only these items of it."""
         async with self._turns.of(feed.user):
             rows = tuple(row for row in written.rows if row.item in items)
-            return await self._fill(written.document, rows, form)
+            return await self._fill(feed.user, written.document, rows, form)
 
-    async def _fill(self, document: FeedDocument, rows: Sequence[OutputRow], form: str) -> WrittenDocument:
-        """Write a document with the entries of its rows."""
-        made, shown = await self._contents.filled(document, rows)
+    async def _fill(self, user: str, document: FeedDocument, rows: Sequence[OutputRow], form: str) -> WrittenDocument:
+        """Write a user's document with the entries of its rows."""
+        made, shown = await self._contents.filled(user, document, rows)
         one = FORMATS[form]
         body = await asyncio.to_thread(one.write, made)
         return WrittenDocument(body, one.starts(body), shown, replace(made, entries=()))
@@ -265,7 +265,7 @@ class OutputEndpoint(HttpEndpoint):
                 return known
             if listed is None:
                 listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
-            written = await self._fill(*listed, form)
+            written = await self._fill(feed.user, *listed, form)
             self._documents.keep(key, written, now)
             return written
 
