@@ -11,7 +11,7 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,12 +61,17 @@ def distributions(root: Path) -> list[Path]:
     return [root / "microsub", *sorted(root.glob("microsub_*/"))]
 
 
-def unused(root: Path = ROOT) -> list[str]:
-    """The place of each unused name, in the repository at `root`."""
-    packages = distributions(root)
-    trees = {path: ast.parse(path.read_text()) for one in packages for path in sorted(one.rglob("*.py"))}
+def modules(root: Path) -> dict[Path, ast.Module]:
+    """All modules of the distributions, parsed."""
+    return {
+        path: ast.parse(path.read_text("utf-8")) for one in distributions(root) for path in sorted(one.rglob("*.py"))
+    }
+
+
+def unused(trees: Mapping[Path, ast.Module], root: Path = ROOT) -> list[str]:
+    """The place of each unused name of these `modules`, in the repository at `root`."""
     used = Counter(name for tree in trees.values() for name in names(tree))
-    for template in (path for one in packages for path in one.rglob("*.html")):
+    for template in (path for one in distributions(root) for path in one.rglob("*.html")):
         used.update(re.findall(r"\w+", template.read_text()))
     found = []
     for path, tree in trees.items():
@@ -85,6 +90,6 @@ def unused(root: Path = ROOT) -> list[str]:
 
 
 if __name__ == "__main__":
-    listed = unused()
+    listed = unused(modules(ROOT))
     print("\n".join(listed))
     sys.exit(bool(listed))

@@ -52,9 +52,8 @@ class Tree:
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
         self.product = root / "microsub"
-        files = [file for folder in callers.distributions(root) for file in folder.rglob("*.py")]
-        self.sources = {path: path.read_text("utf-8") for path in sorted(files)}
-        self.modules = {path: ast.parse(text) for path, text in self.sources.items()}
+        self.modules = callers.modules(root)
+        self.sources = {path: path.read_text("utf-8") for path in self.modules}
         self.lua = {path: path.read_text("utf-8") for path in sorted(self.product.rglob("*.lua"))}
 
     def place(self, path: Path, line: int = 0) -> str:
@@ -137,14 +136,15 @@ def _keys_read(node: ast.AST, writing: bool = False) -> Iterator[str]:
 
 def sends_commands(module: ast.Module) -> bool:
     """Whether a module sends commands to Redis, or names them in tuples that others send."""
-    decorators = {id(one) for node in ast.walk(module) for one in getattr(node, "decorator_list", ())}
+    nodes = list(ast.walk(module))
+    decorators = {id(one) for node in nodes for one in getattr(node, "decorator_list", ())}
     knows_keys = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "microsub.redis"
         and "keys" in {one.name for one in node.names}
         for node in module.body
     )
-    for node in ast.walk(module):
+    for node in nodes:
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr="command" | "pipeline" | "script" | "scripts")):
                 # Click's commands are called so, too.
@@ -192,7 +192,7 @@ def main(root: Path = ROOT) -> int:
         "over_budget": over_budget(found, house["budget"]),
         "repeated_classes": repeated_classes(tree),
         "banned_words": banned_words(tree),
-        "without_caller": callers.unused(tree.root),
+        "without_caller": callers.unused(tree.modules, tree.root),
         "unread_keys": unread_keys(tree),
         "without_store": without_store(tree, house.get("stores", ())),
         "odd_phrases": phrases.too_odd(phrases.packages(root), house["most_odd_phrases"]),

@@ -53,7 +53,7 @@ def test_banned_words_are_found(tree: house.Tree) -> None:
 
 def test_functions_without_caller_are_found(tree: house.Tree) -> None:
     """A public function that the product never names has no caller."""
-    assert house.callers.unused(tree.root) == ["microsub/posts/b.py:5: lonely"]
+    assert house.callers.unused(tree.modules, tree.root) == ["microsub/posts/b.py:5: lonely"]
 
 
 def test_a_key_that_is_written_and_never_read_is_found(tree: house.Tree) -> None:
