@@ -36,12 +36,12 @@ class Looks:
 
     @property
     def sheet(self) -> str:
-        """The name of the style sheet with the colour; empty for the usual one, which pages.css has."""
+        """The name of the style sheet of pages with the colour; empty for the usual one, which pages.css has."""
         return "" if self.color == COLOR else f"{self.color[1:]}.css"
 
 
-def sheet_of(name: str) -> bytes | None:
-    """The style sheet of that name, which is made from it; None if it is no name of one."""
+def rule_of(name: str) -> bytes | None:
+    """The rule with the colour at the end of the style sheet of that name; None if it is no name of one."""
     color = f"#{name.removesuffix('.css')}"
     if not name.endswith(".css") or not HEX.fullmatch(color):
         return None

@@ -29,7 +29,7 @@ from microsub.base.clock import DAY, HOUR, MINUTE
 from microsub.base.digests import sha256_hex
 from microsub.base.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
 from microsub.base.texts import SentenceTable, translated
-from microsub.web.looks import Looks, sheet_of
+from microsub.web.looks import Looks, rule_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,8 +39,8 @@ FOLDER = Path(__file__).parent
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 """The languages of pages with their own names; the first is the language of the code."""
 DEFAULT_LANGUAGE = "en"
-LOOKS = "looks"
-"""The folder of style sheets that are made from a colour."""
+SHEET = "pages.css"
+"""The style sheet of all pages; that of an instance with a colour of its own is made from it."""
 
 _KINDS = {
     ".css": "text/css; charset=utf-8",
@@ -92,8 +92,8 @@ class Templates:
         return f"{self._prefix}/static/{self.marks[name]}/{name}"
 
     def sheet(self, looks: Looks) -> str:
-        """The address of the style sheet with the instance's colour; empty if it has the usual one."""
-        return f"{self._prefix}/static/{LOOKS}/{looks.sheet}" if looks.sheet else ""
+        """The address of the style sheet of all pages, with the instance's colour."""
+        return f"{self._prefix}/static/{self.marks[SHEET]}/{looks.sheet}" if looks.sheet else self.static(SHEET)
 
     def translated(self, text: object, language: str) -> str:
         """A text of the program in that language, or unchanged without a translation."""
@@ -211,11 +211,12 @@ def static_route(templates: Templates) -> Route:
 
     async def static(request: Request) -> Response:
         name, mark = request.path_params["file"], request.path_params["mark"]
-        if mark == LOOKS and (sheet := sheet_of(name)) is not None:
-            body, kind, is_current = sheet, _KINDS[".css"], True
-        elif name in templates.files:
+        if name in templates.files:
             body, kind = templates.files[name]
             is_current = mark == templates.marks[name]
+        elif (colored := rule_of(name)) is not None:
+            body, kind = templates.files[SHEET]
+            body, is_current = body + colored, mark == templates.marks[SHEET]
         else:
             raise HTTPException(404)
         keep = f"public, max-age={_YEAR}, immutable" if is_current else "no-cache"

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route
 
-from tests.browser.accessibility import DESK, violations
+from tests.browser.accessibility import DESK, PHONE, violations
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.browser.techniques import as_markup, techniques
@@ -443,6 +443,28 @@ async def test_a_page_is_small_and_doesnt_shift(browser: Browser, library: Libra
         assert len(found) <= 12 + 1  # and the second page, which is loaded in advance
         assert sum(found) < 100_000 + 40_000
         assert await page.evaluate("window.shifts") < 0.01
+
+
+async def test_full_posts_load_without_a_shift(browser: Browser, library: Library) -> None:
+    """On a phone, whose times take one line, and when those below the screen are laid out."""
+    async with window(browser) as here:
+        await here.page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        page = await library.sign_in(here, "looks", "/channel/home?show=all")
+        await page.add_init_script(
+            "window.shifts = []; new PerformanceObserver(l => l.getEntries().forEach(e => window.shifts.push(e.value)))"
+            ".observe({type: 'layout-shift', buffered: true});"
+        )
+        await page.get_by_role("button", name="Full", exact=True).click()
+        await page.wait_for_load_state("networkidle")
+        skipped = "[...document.querySelectorAll('.post')].filter(e => !e.querySelector('h2').checkVisibility("
+        assert await page.evaluate(f"{skipped}{{contentVisibilityAuto: true}})).length > 3")
+        lines = "[...document.querySelectorAll('.byline small')].map(e => e.getClientRects().length)"
+        assert set(await page.evaluate(lines)) == {1}
+        for _ in range(8):
+            await page.keyboard.press("j")
+        assert await page.evaluate("document.activeElement.querySelector('h2').innerText") == "Post 38"
+        assert abs(await page.evaluate("document.activeElement.getBoundingClientRect().top") - 8) < 2
+        assert await page.evaluate("window.shifts") == []
 
 
 async def test_hostile_posts_do_nothing(browser: Browser, library: Library) -> None:

@@ -54,10 +54,12 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Re
 
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_times_are_of_one_zone_on_a_page(browser: Browser, server: ReadingServer, *, scripts: bool) -> None:
-    """Pages of the account and of reading both show the browser's local time, or name UTC if no script runs."""
+    """Pages of the account and of posts both show the browser's local time, or name UTC if no script runs."""
     async with tab(browser, scripts=scripts) as here:
         page = await server.sign_in(here, "passer", "/account")
-        for path in ("/account", "/channel/home?show=all"):
+        await page.goto(f"{server.url}/channel/home?show=all")
+        post = await page.locator(".post h2 a").first.get_attribute("href")
+        for path in ("/account", post):
             await page.goto(f"{server.url}{path}")
             times = await page.locator("main time").all_inner_texts()
             assert times, path

@@ -114,7 +114,8 @@ async def test_a_post_opens_in_place(browser: Browser, server: ReadingServer) ->
         await page.keyboard.press("s")
         await page.get_by_text("Removed from saved posts.", exact=True).wait_for()
         for key, name in (("2", "cards"), ("3", "content")):
-            await page.keyboard.press(key)
+            async with page.expect_navigation():
+                await page.keyboard.press(key)
             await page.locator(f".{name}").first.wait_for()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from microsub.configuration.model import InstanceSettings
 from microsub.reader.looks import InstanceLooks
+from microsub.web.looks import Looks
 from tests.reader.conftest import ADDRESS, ReadingVisitor
 from tests.support.visitor import Shown, Visitor
 
@@ -25,10 +26,9 @@ async def choose(admin: ReadingVisitor, **chosen: str) -> Shown:
     return await admin.get(sent.location) if sent.location else sent
 
 
-def sheets(page: Shown) -> list[str]:
-    return [
-        href for node in page.tree.css("link[rel=stylesheet]") if "looks" in (href := node.attributes["href"] or "")
-    ]
+def sheet(page: Shown) -> str:
+    """The name of the first style sheet, which all pages have."""
+    return (page.tree.css("link[rel=stylesheet]")[0].attributes["href"] or "").rpartition("/")[2]
 
 
 async def test_name_and_colour_are_on_all_pages(admin: ReadingVisitor) -> None:
@@ -42,8 +42,11 @@ async def test_name_and_colour_are_on_all_pages(admin: ReadingVisitor) -> None:
             shown = await browser.get(path, accept="text/html")
             assert shown.tree.css_first("title").text().endswith(" – Harbour <b>"), path
             assert shown.tree.css_first(".home").text() == "Harbour <b>"
-            assert sheets(shown) == ["/static/looks/ffee00.css"], path
-    reply = (await stranger.get(sheets(page)[0])).response
+            assert sheet(shown) == "ffee00.css", path
+    address = page.tree.css_first("link[rel=stylesheet]").attributes["href"] or ""
+    reply = (await stranger.get(address)).response
+    assert ".wide" in reply.text
+    assert reply.text.endswith(f"{{ --accent: light-dark({Looks(color='#ffee00').light}, #ffee00); }}\n")
     assert (reply.headers["content-type"], "immutable" in reply.headers["cache-control"]) == (
         "text/css; charset=utf-8",
         True,
@@ -54,7 +57,7 @@ async def test_name_and_colour_are_on_all_pages(admin: ReadingVisitor) -> None:
         "Harbour <b>",
         "#787000",
     )
-    assert "/static/looks/ffee00.css" in (await stranger.get("/service-worker.js")).response.text
+    assert address in (await stranger.get("/service-worker.js")).response.text
 
 
 @pytest.mark.parametrize("name", ["\u200b", "\u2060\u200b ", "\u202e"])
@@ -64,12 +67,12 @@ async def test_a_name_that_cant_be_seen_is_none(admin: ReadingVisitor, name: str
 
 
 async def test_the_usual_looks_can_be_chosen_again(admin: ReadingVisitor) -> None:
-    """Then no style sheet is loaded for the colour."""
+    """Then the style sheet is the usual one."""
     await choose(admin, name="Harbour", color="#123456")
     await choose(admin, name="", usual="yes")
     shown = await admin.get("/")
     assert shown.tree.css_first(".home").text() == "Microsub server"
-    assert sheets(shown) == []
+    assert sheet(shown) == "pages.css"
     assert (await admin.get("/app.webmanifest")).response.json()["theme_color"] == "#0b57a4"
 
 
@@ -101,13 +104,13 @@ async def test_backend_json_comes_first(admin: ReadingVisitor) -> None:
     await admin.server.declared.set_instance(InstanceSettings(name="File"))
     page = await admin.get(PATH)
     assert page.tree.css_first(".home").text() == "File"
-    assert sheets(page) == ["/static/looks/123456.css"]
+    assert sheet(page) == "123456.css"
     assert "disabled" in page.tree.css_first("#name").attributes
     assert "disabled" not in page.tree.css_first("#color").attributes
     assert "settings.name" in page.text
     await admin.server.declared.set_instance(InstanceSettings(color="#ABCDEF"))
     page = await admin.get(PATH)
-    assert (page.tree.css_first(".home").text(), sheets(page)) == ("Page", ["/static/looks/abcdef.css"])
+    assert (page.tree.css_first(".home").text(), sheet(page)) == ("Page", "abcdef.css")
     assert "disabled" in page.tree.css_first("#color").attributes
 
 
@@ -121,7 +124,7 @@ async def test_a_choice_lasts_while_backend_json_comes_first(admin: ReadingVisit
     await choose(admin, name="Other")
     await admin.server.declared.set_instance(InstanceSettings())
     page = await admin.get("/")
-    assert (page.tree.css_first(".home").text(), sheets(page)) == ("Other", ["/static/looks/654321.css"])
+    assert (page.tree.css_first(".home").text(), sheet(page)) == ("Other", "654321.css")
 
 
 async def test_only_admins_choose(ann: ReadingVisitor) -> None:

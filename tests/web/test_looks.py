@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from microsub.web.looks import COLOR, CONTRAST, Looks, contrast, sheet_of
+from microsub.web.looks import COLOR, CONTRAST, Looks, contrast, rule_of
 from microsub.web.pages import FOLDER
 
 SOME = random.Random(5)
@@ -48,12 +48,11 @@ def _six(color: str) -> str:
 @pytest.mark.parametrize("name", ["", ".css", "12345.css", "0b57a4", "0B57A4.css", "{}body.css", "0b57a4.css.css"])
 def test_other_names_are_no_style_sheets(name: str) -> None:
     """They aren't made into CSS."""
-    assert sheet_of(name) is None
+    assert rule_of(name) is None
 
 
 def test_a_style_sheet_has_its_colours() -> None:
     """Those of both schemes."""
     looks = Looks(color="#ffee00")
-    sheet = sheet_of(looks.sheet)
-    assert sheet == f":root {{ --accent: light-dark({looks.light}, #ffee00); }}\n".encode()
+    assert rule_of(looks.sheet) == f":root {{ --accent: light-dark({looks.light}, #ffee00); }}\n".encode()
     assert Looks().sheet == ""

@@ -61,8 +61,7 @@ async def _worker(visit: PageVisit) -> Response:
     """The service worker, for all addresses; `SHELL` lists what it stores."""
     pages = visit.site.pages
     offline = pages.href(OFFLINE)
-    sheet = pages.sheet(visit.looks)
-    files = [offline, pages.static("pages.css"), pages.static("icon.svg"), *([sheet] if sheet else [])]
+    files = [offline, pages.sheet(visit.looks), pages.static("icon.svg")]
     own = f"shell of {pages.href('/')} "
     name = f"{own}{pages.marks['worker.js']}{pages.marks['pages.css']}{sha256_hex(f'{visit.looks}')[:8]}"
     shell = {"own": own, "name": name, "page": offline, "files": files}

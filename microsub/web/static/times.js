@@ -1,13 +1,24 @@
 // Shows the page's times, which are in UTC, in the browser's time zone. Days without a time aren't changed.
 const FORM = { dateStyle: "medium", timeStyle: "short" };
+let format = null; // made when it is needed: browsers take long for it
+
+function exact(time) {
+  const moment = new Date(time.dateTime);
+  format ??= new Intl.DateTimeFormat(document.documentElement.lang, FORM);
+  return Number.isNaN(moment.valueOf()) ? time.textContent : format.format(moment);
+}
 
 export function localiseTimes(part) {
-  for (const time of part.querySelectorAll("time[datetime*=T]")) {
-    const moment = new Date(time.dateTime);
-    if (!Number.isNaN(moment.valueOf())) {
-      const exact = moment.toLocaleString(document.documentElement.lang, FORM);
-      time["age" in time.dataset ? "title" : "textContent"] = exact;
-    }
+  for (const time of part.querySelectorAll("time[datetime*=T]:not([data-age])")) {
+    time.textContent = exact(time);
   }
 }
 localiseTimes(document);
+
+// An age stays as it is, and its tooltip says what it stands for.
+document.addEventListener("pointerover", ({ target }) => {
+  if (target.matches?.("time[data-age]")) {
+    target.title = exact(target);
+    delete target.dataset.age;
+  }
+});
