@@ -185,7 +185,7 @@ def _subscriptions(there: Population) -> Iterator[bytes]:
         part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since}))
         for feed in there.feeds
     ]
-    unread = [part(f"unread_from {feed.record.id}") + part(f"{since:.6f}") for feed in there.feeds]
+    unread = [part(f"unread_from {feed.record.id}") + part(f"{since:.0f}") for feed in there.feeds]
     places: list[list[bytes]] = [[] for _ in there.feeds]
     for user in range(there.size.users):
         name = user_name(user)
@@ -311,7 +311,7 @@ def new_post(template: ItemToStore, there: Population, rank: int, place: int) ->
         wire=template.wire.replace(b"https://blog.example/posts/0", link.encode()),
         hash=hashlib.blake2b(link.encode(), digest_size=16).hexdigest(),
         score=float(int(published)),
-        author=f"https://blog-{rank}.example",
+        author=f"https://blog-{rank}.example/",
         link=link,
         common=template.common and hashlib.sha256(link.encode()).hexdigest()[: len(template.common)],
     )

@@ -11,15 +11,17 @@ those of the link's host, then the oldest of every host. A post that isn't remem
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from microsub.base.digests import base64url
 from microsub.base.urls import normalise_url
 from microsub.model.reader import Duplicate
 from microsub.posts import thin
 from microsub.redis import keys
-from microsub.redis.protocol import Command, Redis
+from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
 
@@ -43,12 +45,24 @@ class PostOfFeed:
     link_host: str
 
     def member(self) -> str:
-        """The member of `keys.duplicates`."""
+        """The member of `keys.duplicates`: the feed's host is left out if it is the link's."""
+        return f"{self.item} {self.feed}" if self.host == self.link_host else f"{self.item} {self.feed} {self.host}"
+
+    @classmethod
+    def read(cls, member: bytes, link_host: str) -> PostOfFeed:
+        """Parse a `member` in the set of that host. Raises StoreDamaged."""
+        with reading(f"a post among its duplicates: {member[:80]!r}"):
+            parts = text(member).split(" ")
+            item, feed, host = parts if len(parts) == 3 else [*parts, link_host]
+            return cls(item, feed, host, link_host)
+
+    def former_member(self) -> str:
+        """The member of `keys.former_duplicates`."""
         return f"{self.item} {self.feed} {self.host} {self.link_host}"
 
     @classmethod
-    def read(cls, member: bytes) -> PostOfFeed:
-        """Parse a `member`. Raises StoreDamaged."""
+    def former(cls, member: bytes) -> PostOfFeed:
+        """Parse a `former_member`. Raises StoreDamaged."""
         with reading(f"a post among its duplicates: {member[:80]!r}"):
             return cls(*text(member).split(" "))
 
@@ -161,54 +175,114 @@ def _agree(link: str, other: str) -> bool:
     return not link or not other or normalise_url(link) == normalise_url(other)
 
 
-_WHOLE = 64
-"""Hex digits of a whole identity."""
+_HEX, _BASE64 = 64, 22
+"""Characters of an identity as posts say it themselves, and as layouts 12 to 15 stored it."""
+_MONTH_BITS, _DIGEST_BITS = 8, 44
+"""Parts of a score, which is an integer of 52 bits: beyond, the engine would keep it as text."""
+_MONTH = 30 * 86400
+_SEEN = 3
+"""Members of a set that are looked at with every registration there: so at most a third of a set is older."""
 
 
 def short(identity: str) -> str:
-    """A common identity as it is stored: the first 128 bits of its digest, in 22 characters; a short one unchanged."""
-    if len(identity) != _WHOLE:
-        return identity
-    return base64.urlsafe_b64encode(bytes.fromhex(identity)[:16]).rstrip(b"=").decode()
+    """A common identity as items store it: the first 64 bits of its digest, in 11 characters; others are unchanged."""
+    if len(identity) == _HEX:
+        return base64url(bytes.fromhex(identity)[:8])
+    if len(identity) == _BASE64:
+        return base64url(base64.urlsafe_b64decode(f"{identity}==")[:8])
+    return identity
 
 
-def is_whole(identity: str) -> bool:
-    """Whether an item stores the whole identity, as up to layout 11."""
-    return len(identity) == _WHOLE
+def is_former(identity: str) -> bool:
+    """Whether an item stores an identity as up to layout 15: there may be a set named by it."""
+    return len(identity) in {_HEX, _BASE64}
 
 
-def register(identity: str, post: PostOfFeed) -> list[Command]:
-    """Commands that register a post among its duplicates."""
-    key = keys.duplicates(short(identity))
-    return [("SADD", key, post.member()), ("EXPIRE", key, LIFETIME)]
+def _key(post: PostOfFeed) -> str:
+    return keys.duplicates(post.link_host)
+
+
+def _bounds(identity: str) -> tuple[int, int]:
+    """The first and last score of posts with that identity."""
+    digest = hashlib.blake2b(short(identity).encode(), digest_size=8).digest()
+    first = (int.from_bytes(digest) >> (64 - _DIGEST_BITS)) << _MONTH_BITS
+    return first, first + (1 << _MONTH_BITS) - 1
+
+
+def _month(now: float) -> int:
+    return int(now // _MONTH) % (1 << _MONTH_BITS)
+
+
+def _is_over(score: bytes, now: float) -> bool:
+    age = (_month(now) - int(float(score))) % (1 << _MONTH_BITS)
+    return LIFETIME / _MONTH + 1 < age < (1 << _MONTH_BITS) / 2
+
+
+async def register(
+    redis: Redis, posts: Sequence[tuple[str, PostOfFeed]], now: float, commands: Sequence[Command] = ()
+) -> None:
+    """Run commands, and register posts (common identity, post) among their duplicates. Idempotent.
+
+    One round trip, unless there are sets of up to layout 15, whose members move, or posts that were registered too
+    long ago, which are forgotten.
+    """
+    buckets = list(dict.fromkeys(_key(post) for _, post in posts))
+    former = {key: identity for identity, _ in posts for key in _former(identity)}
+    seeing: list[Command] = [("ZRANDMEMBER", key, _SEEN, "WITHSCORES") for key in buckets]
+    seeing += [("SMEMBERS", key) for key in former]
+    replies = await redis.pipeline([*commands, *_adding(posts, now), *seeing])
+    seen = replies[len(replies) - len(seeing) :]
+    for key, row in zip(buckets, seen, strict=False):
+        if over := [member for member, score in zip(row[::2], row[1::2], strict=True) if _is_over(score, now)]:
+            await redis.command("ZREM", key, *over)
+    await _move(redis, dict(zip(former, seen[len(buckets) :], strict=True)), former, now)
+
+
+async def renew(redis: Redis, identities: Iterable[str], now: float) -> None:
+    """Move the duplicates of these identities from their sets of up to layout 15. Idempotent.
+
+    Look-ups for an identity that an item stores as up to layout 15 ask these sets too, so it may be interrupted.
+    """
+    former = {key: identity for identity in identities for key in _former(identity)}
+    replies = await redis.pipeline([("SMEMBERS", key) for key in former])
+    await _move(redis, dict(zip(former, replies, strict=True)), former, now)
+
+
+async def _move(redis: Redis, sets: Mapping[str, Iterable[bytes]], identities: Mapping[str, str], now: float) -> None:
+    there = {key: members for key, members in sets.items() if members}
+    if there:
+        await redis.pipeline(
+            _adding([(identities[key], PostOfFeed.former(one)) for key in there for one in there[key]], now)
+        )
+        await redis.pipeline([("DEL", key) for key in there])
+
+
+def _adding(posts: Iterable[tuple[str, PostOfFeed]], now: float) -> list[Command]:
+    commands: dict[str, list[Arg]] = {}
+    for identity, post in posts:
+        commands.setdefault(_key(post), []).extend((_bounds(identity)[0] + _month(now), post.member()))
+    adding: list[Command] = [("ZADD", key, *members) for key, members in commands.items()]
+    return [*adding, *(("EXPIRE", key, LIFETIME) for key in commands)]
 
 
 def unregister(identity: str, post: PostOfFeed) -> list[Command]:
     """Commands that remove a post from its duplicates."""
-    return [("SREM", key, post.member()) for key in _keys(identity)]
+    return _forgetting(identity, [post])
 
 
-def _keys(identity: str) -> list[str]:
-    """The sets of an identity: one, and up to layout 11 another one by the whole identity."""
-    return [keys.duplicates(one) for one in dict.fromkeys((short(identity), identity))]
+def _forgetting(identity: str, posts: Sequence[PostOfFeed]) -> list[Command]:
+    return [
+        ("ZREM", _key(posts[0]), *(post.member() for post in posts)),
+        *(("SREM", key, *(post.former_member() for post in posts)) for key in _former(identity)),
+    ]
 
 
-async def run_and_shorten(redis: Redis, commands: Sequence[Command], identities: Iterable[str]) -> None:
-    """Run commands, and move the duplicates of whole identities from the sets of layout 11.
-
-    One round trip, unless there are such sets. Look-ups for a whole identity ask both sets, so it may be interrupted;
-    repeating it changes nothing.
-    """
-    old = {one: keys.duplicates(one) for one in identities if is_whole(one)}
-    replies = await redis.pipeline([*commands, *(("SMEMBERS", key) for key in old.values())])
-    there = {one: members for one, members in zip(old, replies[len(commands) :], strict=True) if members}
-    if there:
-        moves: list[Command] = []
-        for one, members in there.items():
-            key = keys.duplicates(short(one))
-            moves += [("SADD", key, *members), ("EXPIRE", key, LIFETIME)]
-        await redis.pipeline(moves)
-        await redis.pipeline([("DEL", old[one]) for one in there])
+def _former(identity: str) -> list[str]:
+    """The keys of an identity's sets of up to layout 15, and of up to layout 11."""
+    if len(identity) == _HEX:
+        half = base64url(bytes.fromhex(identity)[:16])
+        return [keys.former_duplicates(half), keys.former_duplicates(identity)]
+    return [keys.former_duplicates(identity)] if is_former(identity) else []
 
 
 async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> dict[str, tuple[Duplicate, ...]]:
@@ -216,17 +290,21 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> d
 
     One round trip, and another one if there are more than can be remembered: the surplus is forgotten.
     """
-    asked = [(identity, key) for identity in wanted for key in _keys(identity)]
-    replies = await redis.pipeline([("SMEMBERS", key) for _, key in asked])
-    members: dict[str, dict[bytes, None]] = {}
-    for (identity, _), reply in zip(asked, replies, strict=True):
-        members.setdefault(identity, {}).update(dict.fromkeys(reply))
+    asked = [(identity, ("ZRANGEBYSCORE", _key(posts[0]), *_bounds(identity))) for identity, posts in wanted.items()]
+    former = [(identity, ("SMEMBERS", key)) for identity in wanted for key in _former(identity)]
+    replies = await redis.pipeline([command for _, command in (*asked, *former)])
+    known: dict[str, dict[PostOfFeed, None]] = {}
+    for (identity, _), reply in zip(asked, replies, strict=False):
+        host = wanted[identity][0].link_host
+        known[identity] = dict.fromkeys(PostOfFeed.read(member, host) for member in reply)
+    for (identity, _), reply in zip(former, replies[len(asked) :], strict=True):
+        known[identity] |= dict.fromkeys(PostOfFeed.former(member) for member in reply)
     found: dict[str, tuple[Duplicate, ...]] = {}
     forget: list[Command] = []
     for identity, asking in wanted.items():
-        posts = [PostOfFeed.read(member) for member in members[identity]]
+        posts = [*known[identity]]
         if many := surplus(posts):
-            forget += [("SREM", key, *(post.member() for post in many)) for key in _keys(identity)]
+            forget += _forgetting(identity, many)
             gone = set(many)
             posts = [post for post in posts if post not in gone]
         found |= {mine.item: duplicates_of(mine, posts) for mine in asking}

@@ -347,9 +347,8 @@ class PostWriter:
             if candidate.guid in was:
                 fields[duplicates.WAS] = was[candidate.guid]
             commands.append(("HSET", keys.item(item_id), *_flat(thin.thinned(fields))))
-            if candidate.common:
-                commands += duplicates.register(candidate.common, _post_of(feed, item_id, candidate))
-        await duplicates.run_and_shorten(self._redis, commands, [one.common for one in fresh if one.common])
+        shared = [(one.common, _post_of(feed, item_id, one)) for item_id, one in numbered if one.common]
+        await duplicates.register(self._redis, shared, now, commands)
         return numbered
 
     async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
@@ -408,18 +407,16 @@ class PostWriter:
 
     async def _prolong(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
         """Extend how long duplicates are remembered while a feed lists them; written at most once a month."""
-        commands: list[Command] = []
-        calls, shared = [], list[str]()
+        calls, shared = [], list[tuple[str, duplicates.PostOfFeed]]()
         for old, candidate in listed:
             if candidate.common and (
                 now - old.registered_at > duplicates.REFRESH or old.common != duplicates.short(candidate.common)
             ):
-                commands += duplicates.register(candidate.common, _post_of(feed, old.id, candidate))
-                shared.append(candidate.common)
+                shared.append((candidate.common, _post_of(feed, old.id, candidate)))
                 fields = ("twin", duplicates.short(candidate.common), "twin_at", score_text(now))
                 calls.append(_UPDATE(old.id, how="change", version=ANY, fields=fields))
-        if commands:
-            await duplicates.run_and_shorten(self._redis, commands, shared)
+        if shared:
+            await duplicates.register(self._redis, shared, now)
             await self._redis.scripts(calls)
 
 

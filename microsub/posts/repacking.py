@@ -1,7 +1,7 @@
 """Packing of the posts that an earlier version stored, by and by, while they are read and edited.
 
-Up to layout 8 their JSON was plain, up to layout 11 they stored the whole digest that they share with duplicates, and
-up to layout 13 fields that are the same as others (`thin`).
+Up to layout 8 their JSON was plain, up to layout 15 they stored a longer digest that they share with duplicates, in a
+set of its own, and up to layout 13 fields that are the same as others (`thin`; up to layout 15 the author).
 Ids are visited in order, and the next one is kept in Redis, so that a process that takes over goes on there. Each post
 is packed only if its JSON is still the one that was read: an edit in between is packed already. Repeating it changes
 nothing.
@@ -32,6 +32,8 @@ _BATCH = 50
 """Posts at once: Redis writes them in about two milliseconds, and answers others then."""
 _REST = 4.0
 """The pause after a batch, in durations of the batch, so that packing takes a fifth of a processor at most."""
+_SET = 100
+"""Bytes by which a member in the set of its link's host is smaller than a set of its own."""
 _SAMPLE = 5000
 """Number of ids that a dry run visits, evenly spread over all."""
 
@@ -40,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepackingReport:
-    """The result: the number of packed `posts`, and their bytes `before` and `after`; `shortened` of them had whole
+    """The result: the number of packed `posts`, and their bytes `before` and `after`; `shortened` of them had longer
     digests, and `thinned` ones fields that were the same as others, whose bytes are counted as well.
 
     With `dry_run` nothing was changed: this is what would be packed, or an estimate of it if there are more ids than
@@ -154,19 +156,18 @@ class Repacking:
     async def _digests(self, ids: Sequence[str], report: RepackingReport) -> RepackingReport:
         """Shorten the digests of these posts and move the sets of their duplicates, unless it is a dry run."""
         rows = await self.redis.pipeline([("HGET", keys.item(one), "twin") for one in ids])
-        whole = {one: text(row) for one, row in zip(ids, rows, strict=True) if row and duplicates.is_whole(text(row))}
-        if not whole:
+        former = {one: text(row) for one, row in zip(ids, rows, strict=True) if row and duplicates.is_former(text(row))}
+        if not former:
             return report
         if not report.dry_run:
-            await duplicates.run_and_shorten(self.redis, (), dict.fromkeys(whole.values()))
-            changes = {one: ("twin", identity, duplicates.short(identity)) for one, identity in whole.items()}
+            await duplicates.renew(self.redis, dict.fromkeys(former.values()), time.time())
+            changes = {one: ("twin", identity, duplicates.short(identity)) for one, identity in former.items()}
             await self.redis.scripts([_CHANGED_IF(record=keys.item(one), fields=what) for one, what in changes.items()])
-        # In the post, and in the name of the set.
-        before, after = (2 * sum(map(len, each)) for each in (whole.values(), map(duplicates.short, whole.values())))
+        before, after = (sum(map(len, each)) for each in (former.values(), map(duplicates.short, former.values())))
         return replace(
             report,
-            shortened=report.shortened + len(whole),
-            before=report.before + before,
+            shortened=report.shortened + len(former),
+            before=report.before + before + _SET * len(former),
             after=report.after + after,
         )
 

@@ -191,10 +191,16 @@ timeline or output feed refers to it any more.
 `posts.items`.
 """
 
-duplicates = key_of("twins:<identity>")
-"""Set: `<item id> <feed id> <host> <link host>` of items with the same normalised guid and link, whose digest names it:
-128 bits in 22 characters (up to layout 11, 256 in 64 hex digits). Lifetime: 400 days
-after the last write, prolonged while a feed lists the post. `posts.duplicates`.
+duplicates = key_of("twins:{<link_host>}")
+"""Sorted set, of the host of posts' links: `<item id> <feed id> <host>` (without the feed's host if it is this one) by
+44 bits of the digest of normalised guid and link, times 256, plus the number of the month (30 days, modulo 256) in
+which the post was last registered. Lifetime: 400 days after the last write; members of that age are deleted by and by.
+`posts.duplicates`.
+"""
+
+former_duplicates = key_of("twins:<identity>")
+"""Set, up to layout 15: `<item id> <feed id> <host> <link host>` of items with the same normalised guid and link, whose
+digest names it. Lifetime: 400 days; upkeep moves the members. `posts.duplicates`.
 """
 
 # --- feeds -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
-VERSION = 15
+VERSION = 16
 """The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
 
 PACKED = 9
@@ -40,6 +40,10 @@ THIN_POSTS = 14
 
 COMPACT_READINGS = 15
 """From this layout on, the times at which items were read are a hash of a few pieces."""
+
+DUPLICATES_BY_HOST = 16
+"""From this layout on, duplicates are in one sorted set for each host of links, and an author that is the site of the
+guid isn't stored again."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -103,6 +107,7 @@ STEPS: Mapping[int, Step] = {
     COMPACT_UNREAD: _look_for_unread,
     THIN_POSTS: _thin_posts,
     COMPACT_READINGS: _look_for_readings,
+    DUPLICATES_BY_HOST: _thin_posts,
 }
 """Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
 

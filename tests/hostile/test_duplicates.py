@@ -36,7 +36,7 @@ async def test_a_crowd_of_copies_is_bounded(real_redis: Redis) -> None:
         _, item = await stored(real_redis, f"https://planet{number}.test/feed")
         (found,) = await Items(real_redis).timeline_items([item.id])
         assert found.duplicates == (Duplicate(first.id, own.id, True),)
-        assert await real_redis.command("SCARD", keys.duplicates("claimed")) <= MOST
+        assert await real_redis.command("ZCARD", keys.duplicates("blog.test")) <= MOST
     (again,) = await Items(real_redis).timeline_items([first.id])
     assert MOST // 2 < len(again.duplicates) < MOST
 
@@ -49,8 +49,8 @@ async def test_a_copy_that_is_not_remembered_finds_its_duplicates(real_redis: Re
         (found,) = await Items(real_redis).timeline_items([item.id])
         assert Duplicate(first.id, feed.id, True) in found.duplicates
         assert len(found.duplicates) < MOST + 1
-    members = await real_redis.command("SMEMBERS", keys.duplicates("claimed"))
-    assert item.id not in {PostOfFeed.read(member).item for member in members}
+    members = await real_redis.command("ZRANGE", keys.duplicates("blog.test"), 0, -1)
+    assert item.id not in {PostOfFeed.read(member, "blog.test").item for member in members}
 
 
 def test_the_least_useful_duplicates_are_forgotten_first() -> None:

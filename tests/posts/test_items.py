@@ -154,7 +154,7 @@ async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
     stored = await PostWriter(late).write(feed, [candidate("one", common="t")], NOON)
     assert (stored.new, stored.updated) == ((), ())
     assert await all_items(redis) == [keys.item(winners[0].new[0].id).encode()]
-    assert len(await redis.command("SMEMBERS", keys.duplicates("t"))) == 1
+    assert await redis.command("ZCARD", keys.duplicates("blog.example")) == 1
 
 
 async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis):
@@ -247,14 +247,41 @@ async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redi
     """While a feed lists a post, the time to live of its copies is extended, at most once a month."""
     post = candidate("one", common="t")
     await writer.write(feed, [post], NOON)
-    await redis.command("EXPIRE", keys.duplicates("t"), 100)
+    await redis.command("EXPIRE", keys.duplicates("blog.example"), 100)
     await writer.write(feed, [post], NOON + 86400)
-    assert await redis.command("TTL", keys.duplicates("t")) <= 100
+    assert await redis.command("TTL", keys.duplicates("blog.example")) <= 100
     await writer.write(feed, [post], NOON + 40 * 86400)
-    assert await redis.command("TTL", keys.duplicates("t")) > 300 * 86400
-    await redis.command("DEL", keys.duplicates("t"))
+    assert await redis.command("TTL", keys.duplicates("blog.example")) > 300 * 86400
+    await redis.command("DEL", keys.duplicates("blog.example"))
     await writer.write(feed, [post], NOON + 80 * 86400)
-    assert await redis.command("SCARD", keys.duplicates("t")) == 1
+    assert await redis.command("ZCARD", keys.duplicates("blog.example")) == 1
+
+
+async def test_posts_that_link_to_one_host_find_their_own_copies(redis):
+    """They are in one set; each finds its own copies only."""
+    feeds = ["https://blog.example/atom", "https://blog.example/rss", "https://planet.example/feed"]
+    posts = [candidate(str(number), common=str(number)) for number in range(200)]
+    made = []
+    for url in feeds:
+        feed = await Feeds(redis).ensure(url, NOON)
+        made.append([item.id for item in (await PostWriter(redis).write(feed, posts, NOON)).new])
+    assert await redis.command("ZCARD", keys.duplicates("blog.example")) == 600
+    first, second, third = await asyncio.gather(*(duplicates(redis, *ids) for ids in made))
+    assert [{other for other, *_ in found} for found in first] == [set(pair) for pair in zip(*made[1:], strict=True)]
+    assert [{other for other, *_ in found} for found in second] == [set(pair) for pair in zip(*made[::2], strict=True)]
+    assert [{other for other, *_ in found} for found in third] == [set(pair) for pair in zip(*made[:2], strict=True)]
+
+
+async def test_posts_of_a_lively_host_are_forgotten_at_last(writer, feed, redis):
+    """Those that weren't listed for more than 400 days leave its set while newer ones are written, most of them."""
+    for month in range(40):
+        posts = [candidate(f"{month}-{number}", common=f"{month}-{number}") for number in range(20)]
+        for one in posts:
+            await writer.write(feed, [one], NOON + month * 30 * 86400)
+    there = await redis.command("ZRANGE", keys.duplicates("blog.example"), 0, -1, "WITHSCORES")
+    ages = [(NOON + 39 * 30 * 86400) // (30 * 86400) % 256 - int(score) % 256 for score in there[1::2]]
+    assert sum(age <= 13 for age in ages) == 14 * 20
+    assert sum(age > 15 for age in ages) < 14 * 20
 
 
 def test_scores_are_short_decimal_text():

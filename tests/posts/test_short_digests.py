@@ -1,8 +1,11 @@
-"""The digest that copies of a post share, and copies of earlier data, which had the whole digest."""
+"""The digest that copies of a post share, and copies of earlier data, which had longer ones and sets of their own."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
+
+import pytest
 
 from microsub.feeds.record import Feeds
 from microsub.posts import duplicates
@@ -11,7 +14,7 @@ from microsub.posts.ingest import PostWriter
 from microsub.posts.items import Items
 from microsub.posts.repacking import Repacking
 from microsub.redis import keys
-from microsub.redis.migrations import SHORT_DIGESTS, migrate
+from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
@@ -19,6 +22,7 @@ from tests.support.redis_wrappers import Killing, killed_anywhere
 
 FEEDS = ("https://blog.example/atom", "https://blog.example/rss", "https://blog.example/json")
 NAMES = ("one", "two", "three")
+SET = keys.duplicates("blog.example")
 
 
 def shared(name: str) -> str:
@@ -42,19 +46,37 @@ async def store(redis: Redis, url: str, now: float = NOON) -> dict[str, str]:
     return {name: item.decode() for name, item in zip(NAMES, found, strict=True)}
 
 
-async def of_layout_11(redis: Redis, urls: tuple[str, ...] = FEEDS[:2]) -> list[dict[str, str]]:
+def half(name: str) -> str:
+    """The digest as layouts 12 to 15 had it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest()[:16]).decode().rstrip("=")
+
+
+SHARED = {11: shared, 15: half}
+LAYOUTS = pytest.mark.parametrize("layout", SHARED)
+
+
+async def of_layout(layout: int, redis: Redis, urls: tuple[str, ...] = FEEDS[:2]) -> list[dict[str, str]]:
     """Posts in several feeds as that layout has them, after the migration."""
     made = [await store(redis, url) for url in urls]
+    members = await redis.command("ZRANGE", SET, 0, -1)
+    posts = {one.item: one for one in (PostOfFeed.read(member, "blog.example") for member in members)}
+    await redis.command("DEL", SET)
     for name in NAMES:
-        new = keys.duplicates(duplicates.short(shared(name)))
-        members = await redis.command("SMEMBERS", new)
-        await redis.pipeline([("DEL", new), ("SADD", keys.duplicates(shared(name)), *members)])
-        await redis.command("EXPIRE", keys.duplicates(shared(name)), 1000)
+        key = keys.former_duplicates(SHARED[layout](name))
         for ids in made:
-            await redis.command("HSET", keys.item(ids[name]), "twin", shared(name))
-    await redis.command("SET", keys.schema(), SHORT_DIGESTS - 1)
+            await redis.command("SADD", key, posts[ids[name]].former_member())
+            await redis.command("HSET", keys.item(ids[name]), "twin", SHARED[layout](name))
+        await redis.command("EXPIRE", key, 1000)
+    await redis.command("SET", keys.schema(), layout)
     await migrate(redis)
     return made
+
+
+async def sets(redis: Redis) -> int:
+    """Number of sets of earlier layouts."""
+    return int(
+        await redis.command("EXISTS", *(keys.former_duplicates(of(name)) for of in SHARED.values() for name in NAMES))
+    )
 
 
 async def known(redis: Redis, made: list[dict[str, str]]) -> list[list[str]]:
@@ -68,48 +90,51 @@ def others(made: list[dict[str, str]]) -> list[list[str]]:
     return [[ids[name] for ids in made if ids is not mine] for mine in made for name in mine]
 
 
-async def test_copies_of_earlier_data_know_each_other_before_and_after(redis):
+@LAYOUTS
+async def test_copies_of_earlier_data_know_each_other_before_and_after(redis, layout):
     """A dry run says how many there are, and about what is freed. Then there is nothing to do."""
-    made = await of_layout_11(redis)
+    made = await of_layout(layout, redis)
     assert await known(redis, made) == others(made)
     foreseen = await repacking(redis).foresee()
-    assert await redis.command("EXISTS", *(keys.duplicates(shared(name)) for name in NAMES)) == 3
+    assert await sets(redis) == 3
     done = await repacking(redis).run()
     assert foreseen.shortened == done.shortened == 6
     assert (foreseen.before, foreseen.after) == (done.before, done.after)
-    assert done.before - done.after == 6 * 2 * (64 - 22)
+    assert done.before - done.after > 6 * 100
     assert await known(redis, made) == others(made)
-    assert not [name for name in await all_keys(redis) if len(name) > 60]
+    assert await sets(redis) == 0
     assert await redis.command("HGET", keys.item(made[0]["one"]), "twin") == duplicates.short(shared("one")).encode()
-    assert await redis.command("TTL", keys.duplicates(duplicates.short(shared("one")))) > 300 * 86400
+    assert await redis.command("TTL", SET) > 300 * 86400
     assert (await repacking(redis).run()).shortened == (await repacking(redis).foresee()).shortened == 0
 
 
-async def test_a_new_copy_knows_those_of_earlier_data(redis):
+@LAYOUTS
+async def test_a_new_copy_knows_those_of_earlier_data(redis, layout):
     """Before upkeep has come to them."""
-    made = await of_layout_11(redis)
+    made = await of_layout(layout, redis)
     made.append(await store(redis, FEEDS[2]))
     assert await known(redis, made) == others(made)
     await repacking(redis).run()
     assert await known(redis, made) == others(made)
 
 
-async def test_a_post_that_its_feed_still_lists_is_registered_once(redis):
-    """The next reading of the feed shortens its digest, too; the sets have each post once."""
-    made = await of_layout_11(redis)
+@LAYOUTS
+async def test_a_post_that_its_feed_still_lists_is_registered_once(redis, layout):
+    """The next reading of the feed shortens its digest, too; the set has each post once."""
+    made = await of_layout(layout, redis)
     await store(redis, FEEDS[0], NOON + 40 * 86400)
     assert await known(redis, made) == others(made)
-    for name in NAMES:
-        assert await redis.command("SCARD", keys.duplicates(duplicates.short(shared(name)))) == 2
-    assert await redis.command("EXISTS", *(keys.duplicates(shared(name)) for name in NAMES)) == 0
+    assert await redis.command("ZCARD", SET) == 6
+    assert await sets(redis) == 0
 
 
-async def test_killed_anywhere_copies_still_know_each_other(real_redis: Redis) -> None:
+@pytest.mark.parametrize("layout", SHARED)
+async def test_killed_anywhere_copies_still_know_each_other(real_redis: Redis, layout: int) -> None:
     """The packing, killed after any round trip and repeated."""
     redis, made = Killing(real_redis), list[list[dict[str, str]]]()
 
     async def begin() -> None:
-        made.append(await of_layout_11(redis))
+        made.append(await of_layout(layout, redis))
 
     async def again() -> None:
         assert await known(redis, made[-1]) == others(made[-1])
@@ -123,23 +148,23 @@ async def test_killed_anywhere_copies_still_know_each_other(real_redis: Redis) -
     assert await killed_anywhere(redis, begin, repacking(redis).run, state, again) > 5
 
 
-async def test_a_deleted_post_leaves_both_sets(redis):
-    """Of layout 11 and of this one."""
-    made = await of_layout_11(redis)
+@LAYOUTS
+async def test_a_deleted_post_leaves_both_sets(redis, layout):
+    """Of that layout and of this one."""
+    made = await of_layout(layout, redis)
     post = PostOfFeed(made[0]["one"], "1", "blog.example", "blog.example")
-    (member,) = [
-        one for one in await redis.command("SMEMBERS", keys.duplicates(shared("one"))) if one == post.member().encode()
-    ]
-    await redis.command("SADD", keys.duplicates(duplicates.short(shared("one"))), member)
-    await redis.pipeline(duplicates.unregister(shared("one"), post))
+    assert post.former_member().encode() in await redis.command(
+        "SMEMBERS", keys.former_duplicates(SHARED[layout]("one"))
+    )
+    await duplicates.register(redis, [(duplicates.short(shared("one")), post)], NOON)
+    await redis.pipeline(duplicates.unregister(SHARED[layout]("one"), post))
     assert (await Items(redis).timeline_items([made[1]["one"]]))[0].duplicates == ()
-    await redis.command("DEL", keys.duplicates(duplicates.short(shared("one"))))
 
 
-def test_a_digest_keeps_128_bits() -> None:
-    """In 22 characters; other texts stay as they are."""
+def test_a_digest_keeps_64_bits() -> None:
+    """In 11 characters, whatever its form before; other texts stay as they are."""
     digests = {duplicates.short(shared(str(number))) for number in range(1000)}
     assert len(digests) == 1000
-    assert {len(one) for one in digests} == {22}
-    assert duplicates.short(duplicates.short(shared("a"))) == duplicates.short(shared("a"))
+    assert {len(one) for one in digests} == {11}
+    assert duplicates.short(half("a")) == duplicates.short(shared("a")) == duplicates.short(duplicates.short(half("a")))
     assert duplicates.short("a") == "a"

@@ -13,7 +13,7 @@ from microsub.posts.items import Items
 from microsub.posts.repacking import Repacking
 from microsub.posts.thin import SAME_AS
 from microsub.redis import keys
-from microsub.redis.migrations import THIN_POSTS, migrate
+from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
 from tests.posts.test_guid_changes import E, polled
 from tests.support.invariants import all_keys
@@ -24,6 +24,9 @@ from tests.support.web import Publisher
 
 FEED, OTHER = "https://blog.example/atom", "https://blog.example/rss"
 NAMES = ("one", "two", "three")
+OF_LAYOUT = {13: ("author", "link", "updated", "twin_at"), 15: ("author",)}
+"""Layout → the fields that each post has there."""
+AUTHOR = "https://blog.example/"
 NAMED = tuple(SAME_AS)
 
 
@@ -38,7 +41,7 @@ def repacking(redis: Redis) -> Repacking:
 async def store(redis: Redis, url: str = FEED, now: float = NOON, **changes: Any) -> list[str]:
     """The ids of the posts in that feed; their links are their guids unless that changes."""
     feed = await Feeds(redis).ensure(url, NOON)
-    posts = [candidate(name, common=name, **changes) for name in NAMES]
+    posts = [candidate(name, common=name, **{"author": AUTHOR, **changes}) for name in NAMES]
     await PostWriter(redis).write(feed, posts, now)
     found = await redis.command("HMGET", keys.feed_guids(feed.id), *(one.guid for one in posts))
     return [item.decode() for item in found]
@@ -57,15 +60,16 @@ async def facts(redis: Redis, ids: list[str]) -> object:
     return rows, await items.raw(ids), await items.timeline_items(ids), await duplicates.links_of(redis, ids)
 
 
-async def of_layout_13(redis: Redis) -> list[str]:
+async def of_layout(layout: int, redis: Redis) -> list[str]:
     """Posts of two feeds as that layout has them, the migration done."""
+    names = OF_LAYOUT[layout]
     ids = [*await store(redis), *await store(redis, OTHER, link="https://blog.example/elsewhere")]
     for item in ids:
         row = await Items(redis).raw([item])
         await redis.command(
-            "HSET", keys.item(item), *(part for name in NAMED for part in (name, row[0][name.encode()]))
+            "HSET", keys.item(item), *(part for name in names for part in (name, row[0][name.encode()]))
         )
-    await redis.command("SET", keys.schema(), THIN_POSTS - 1)
+    await redis.command("SET", keys.schema(), layout)
     await migrate(redis)
     return ids
 
@@ -74,12 +78,13 @@ async def test_a_new_post_has_no_field_twice(redis: Redis) -> None:
     """All of them are read as before; another link is stored."""
     (item, *_), (other, *_) = await store(redis), await store(redis, OTHER, link="https://blog.example/elsewhere")
     assert (await stored(redis, item), await stored(redis, other)) == (set(), {"link"})
-    ((link, updated, registered),) = await Items(redis).fields([item], NAMED)
+    ((author, link, updated, registered),) = await Items(redis).fields([item], NAMED)
     assert (link, updated, registered) == (b"https://blog.example/one", str(int(NOON)).encode(), updated)
-    ((link, *_),) = await Items(redis).fields([other], NAMED)
+    assert author == AUTHOR.encode()
+    ((_, link, *_),) = await Items(redis).fields([other], NAMED)
     assert link == b"https://blog.example/elsewhere"
     assert await duplicates.links_of(redis, [item, other, "99"]) == [b"https://blog.example/one", link, None]
-    assert await Items(redis).fields(["99"], NAMED) == [[None, None, None]]
+    assert await Items(redis).fields(["99"], NAMED) == [[None] * 4]
 
 
 async def test_an_edit_and_a_later_reading_have_their_own_times(redis: Redis) -> None:
@@ -93,21 +98,45 @@ async def test_an_edit_and_a_later_reading_have_their_own_times(redis: Redis) ->
     assert float(registered or 0) == NOON + 40 * 86400
 
 
-@pytest.mark.parametrize("layout", [13, 14])
-async def test_posts_of_earlier_data_read_the_same_before_and_after(redis: Redis, layout: int) -> None:
+@pytest.mark.parametrize("layout", OF_LAYOUT)
+@pytest.mark.parametrize("is_packed", [False, True])
+async def test_posts_of_earlier_data_read_the_same_before_and_after(redis: Redis, layout: int, is_packed: bool) -> None:
     """A dry run says how many there are, and what is freed; then there is nothing to do."""
-    ids = await of_layout_13(redis)
+    ids = await of_layout(layout, redis)
     before = await facts(redis, ids)
-    assert await stored(redis, ids[0]) == await stored(redis, ids[3]) == {*NAMED}
+    assert await stored(redis, ids[0]) == {*OF_LAYOUT[layout]}
+    assert await stored(redis, ids[3]) == {*OF_LAYOUT[layout], "link"}
     foreseen = await repacking(redis).foresee()
-    assert await stored(redis, ids[0]) == {*NAMED}
-    if layout == 14:
+    assert await stored(redis, ids[0]) == {*OF_LAYOUT[layout]}
+    if is_packed:
         done = await repacking(redis).run()
         assert (foreseen.thinned, foreseen.before, foreseen.after) == (done.thinned, done.before, done.after)
         assert (done.thinned, await stored(redis, ids[0]), await stored(redis, ids[3])) == (6, set(), {"link"})
-        assert done.before - done.after > 6 * 30
+        assert done.before - done.after > 6 * 20
         assert (await repacking(redis).run()).thinned == (await repacking(redis).foresee()).thinned == 0
     assert await facts(redis, ids) == before
+
+
+@pytest.mark.parametrize(
+    ("guid", "author"),
+    [
+        ("https://blog.example/one", "https://blog.example/"),
+        ("https://blog.example/one", "https://blog.example/ann"),
+        ("https://blog.example/one", ""),
+        ("https://blog.example/one", "https://other.example/"),
+        ("https://blog.example", "https://blog.example/"),
+        ("tag:blog.example,2026:one", "https://blog.example/"),
+        ("tag:blog.example,2026:one", ""),
+    ],
+)
+async def test_an_author_is_read_as_it_was_written(redis: Redis, guid: str, author: str) -> None:
+    """Whether it is the site of the guid or not, also when the guid has changed since."""
+    feed = await Feeds(redis).ensure(FEED, NOON)
+    (item,) = (await PostWriter(redis).write(feed, [candidate("one", guid=guid, author=author)], NOON)).new
+    assert await Items(redis).fields([item.id], ["author"]) == [[author.encode()]]
+    await Items(redis).change_guids(feed.id, [(item.id, candidate("one", guid="https://new.example/1"), guid, "")])
+    assert await Items(redis).fields([item.id], ["guid", "author"]) == [[b"https://new.example/1", author.encode()]]
+    assert [one.author for one in await Items(redis).timeline_items([item.id])] == [author]
 
 
 async def test_killed_anywhere_posts_read_the_same(real_redis: Redis) -> None:
@@ -116,7 +145,7 @@ async def test_killed_anywhere_posts_read_the_same(real_redis: Redis) -> None:
     made: list[tuple[list[str], object]] = []
 
     async def begin() -> None:
-        ids = await of_layout_13(redis)
+        ids = await of_layout(13, redis)
         made.append((ids, await facts(redis, ids)))
 
     async def again() -> None:

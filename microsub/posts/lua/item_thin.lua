@@ -13,6 +13,7 @@ for at = 2, #ARGV, 2 do
     local found = not stands and redis.call('HGET', KEYS[1], other)
     if found and found ~= '' then stands = found end
   end
+  if ARGV[at] == 'author' then stands = string.match(stands or '', '^https://[^/]+/') end
   if value and value == stands then
     bytes = bytes + #ARGV[at] + #value
     if ARGV[1] == 'thin' then redis.call('HDEL', KEYS[1], ARGV[at]) end

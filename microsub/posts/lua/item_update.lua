@@ -2,7 +2,8 @@
 --
 -- Atomic: an item is written only if it exists (a deleted one isn't recreated) and no later document has changed or
 -- confirmed it. The result of a look-up is written only to its version, and an item that differs from the document at
--- this moment is left to an edit. A link that isn't stored is the guid, so it is stored when the guid changes.
+-- this moment is left to an edit. A link that isn't stored is the guid, and an
+-- author its site, so they are stored when the guid changes.
 --
 -- KEYS  1 item
 -- ARGV  1 how: 'change', 'complete' or 'confirm'  2 version?: of the change or of the document, '' without an order
@@ -26,6 +27,7 @@ for at = 4, #ARGV, 2 do
   if ARGV[at] == 'guid' or ARGV[at] == 'written_guid' then
     local named = redis.call('HMGET', KEYS[1], 'written_guid', 'guid')
     redis.call('HSETNX', KEYS[1], 'link', named[1] and named[1] ~= '' and named[1] or named[2] or '')
+    redis.call('HSETNX', KEYS[1], 'author', string.match(named[2] or '', '^https://[^/]+/') or '')
   end
 end
 redis.call('HSET', KEYS[1], unpack(ARGV, 4))

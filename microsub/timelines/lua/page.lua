@@ -8,7 +8,7 @@
 -- same time. Channels are read in small blocks, because most items of a page come from few channels.
 --
 -- Items of feeds that the user hides in "All" (`apart`) aren't merged from that channel. Unread items are found among the
--- channel's items, or if they are few, are sorted here.
+-- channel's items, or if they are few, by the intersection of both sets.
 --
 -- KEYS  1 channels  2 user  3 saved: its posts  4 behind  5 token?: if one is to be checked
 -- ARGV  1 limit  2 direction: '', 'after' or 'before'  3, 4 cursor: its score and id  5 now  6-9 patterns: channel, the
@@ -55,22 +55,30 @@ end
 -- of channels, or thousands of hidden posts, block Redis for only a few milliseconds: the page may then be shorter, and
 -- is marked as having more.
 local MOST_STEPS = 10000
+-- So many unread items are read faster at once than looked for.
+local FEW = 10
 local steps, older = 0, false
 
--- The rows without those of hidden feeds, and if only unread ones are wanted, without the others.
-local function shown(stream, rows)
-  if #rows == 0 then return rows end
-  local ids, kept = {}, {}
-  for i = 1, #rows, 2 do ids[#ids + 1] = rows[i] end
+-- The ids without those of hidden feeds, and if only unread ones are wanted, without the others.
+local function shown(stream, ids)
+  if #ids == 0 then return ids end
+  local kept = {}
   local hidden = stream.apart and redis.call('SMISMEMBER', stream.apart, unpack(ids))
   local open = stream.unread and are_unread(stream.unread, ids)
   for i = 1, #ids do
-    if (not hidden or hidden[i] == 0) and (not open or open[i]) then
-      kept[#kept + 1] = rows[2 * i - 1]
-      kept[#kept + 1] = rows[2 * i]
-    end
+    if (not hidden or hidden[i] == 0) and (not open or open[i]) then kept[#kept + 1] = ids[i] end
   end
   return kept
+end
+
+-- These ids of a channel as rows.
+local function rows_of(key, ids)
+  if #ids == 0 then return ids end
+  local rows = {}
+  for i, score in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
+    rows[2 * i - 1], rows[2 * i] = ids[i], score
+  end
+  return rows
 end
 
 -- Whether (one score, one id) comes before the other in the order of the walk.
@@ -79,21 +87,36 @@ local function precedes(score, id, other_score, other_id)
   return (score > other_score) ~= upward
 end
 
--- The few unread items of a channel behind the cursor, as rows; and whether there are others.
-local function few_unread(key, ids)
-  local found, rows, others = {}, {}, false
-  local cursor = ARGV[2] ~= '' and tonumber(ARGV[3])
-  for i, text in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
-    local score = text and tonumber(text)
-    if score and cursor and not precedes(cursor, ARGV[4], score, ids[i]) then
-      others = true
-    elseif score then
-      found[#found + 1] = { ids[i], text, score }
+-- The first rows in the other direction, up to the one that ends at `last`.
+local function turned(rows, last)
+  local found = {}
+  for i = last - 1, 1, -2 do
+    found[#found + 1] = rows[i]
+    found[#found + 1] = rows[i + 1]
+  end
+  return found
+end
+
+-- The few unread items of a channel behind a place, as rows; and whether there are others.
+local function few_unread(stream, score, id)
+  -- Of a set, all scores are 1: times 0, those of the posts are left.
+  local rows = redis.call('ZINTER', 2, stream.key, unread(stream.uid), 'WEIGHTS', 1, 0, 'WITHSCORES')
+  local from, to, step = #rows - 1, 1, -2
+  if upward then from, to, step = 1, #rows - 1, 2 end
+  local found, place = {}, score and tonumber(score)
+  for i = from, to, step do
+    if not place or precedes(place, id, tonumber(rows[i + 1]), rows[i]) then
+      found[#found + 1] = rows[i]
+      found[#found + 1] = rows[i + 1]
     end
   end
-  table.sort(found, function(one, other) return precedes(one[3], one[1], other[3], other[1]) end)
-  for i, row in ipairs(found) do rows[2 * i - 1], rows[2 * i] = row[1], row[2] end
-  return rows, others
+  local others = #found < #rows
+  if stream.apart then
+    local ids = {}
+    for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
+    found = rows_of(stream.key, shown(stream, ids))
+  end
+  return found, others
 end
 
 -- Whether a channel has unread items from a place on; after some steps, whether it may have.
@@ -111,42 +134,53 @@ local function has_unread_from(stream, first)
   return true
 end
 
--- The first rows in the other direction, up to the one that ends at `last`.
-local function turned(rows, last)
-  local found = {}
-  for i = last - 1, 1, -2 do
-    found[#found + 1] = rows[i]
-    found[#found + 1] = rows[i + 1]
+-- The items of the next block, nearest first, as ids or with scores as rows; and its last one.
+local function examined(stream, block, ...)
+  local first, last = stream.next, stream.next + block - 1
+  if upward then
+    if first == 0 then return {} end
+    first, last = math.max(0, first - block), first - 1
   end
-  return found
+  local found = redis.call('ZREVRANGE', stream.key, first, last, ...)
+  if not upward then
+    stream.next = first + #found / (... and 2 or 1)
+    return found
+  end
+  stream.next = first
+  if ... then return turned(found, #found) end
+  local ids = {}
+  for i = #found, 1, -1 do ids[#ids + 1] = found[i] end
+  return ids
 end
 
 local function refill(stream)
+  stream.at = 1
   if stream.is_whole then
     stream.rows = {}
     return
   end
-  local rows
   local block = stream.block
-  stream.at, stream.block = 1, math.min(stream.filters and 1000 or limit + 1, 2 * block + 1)
-  if upward then
-    if stream.next == 0 then stream.rows = {} return end
-    local first = math.max(0, stream.next - block)
-    rows = redis.call('ZREVRANGE', stream.key, first, stream.next - 1, 'WITHSCORES')
-    stream.next = first
-    rows = turned(rows, #rows)
-  else
-    rows = redis.call('ZREVRANGE', stream.key, stream.next, stream.next + block - 1, 'WITHSCORES')
-    stream.next = stream.next + #rows / 2
-  end
   if not stream.filters then
-    stream.rows = rows
+    stream.block = math.min(limit + 1, 2 * block + 1)
+    stream.rows = examined(stream, block, 'WITHSCORES')
     return
   end
-  stream.rows = shown(stream, rows)
-  steps = steps + (#rows - #stream.rows) / 2
-  stream.skips = #stream.rows == 0 and #rows > 0
-  if stream.skips then stream.rows = { rows[#rows - 1], rows[#rows] } end
+  if stream.last and stream.unread then
+    -- The first block had too few: as many as one probably looks at for those that are wanted, or all unread ones.
+    block = math.min(1000, math.max(block, math.ceil(stream.wanted * stream.size / stream.count)))
+    if 2 * stream.count <= block then
+      local score = redis.call('ZSCORE', stream.key, stream.last)
+      stream.rows, stream.is_whole, stream.skips = few_unread(stream, score, stream.last), true, false
+      return
+    end
+  end
+  stream.block = math.min(1000, 2 * block + 1)
+  local ids = examined(stream, block)
+  local kept = shown(stream, ids)
+  stream.last = ids[#ids]
+  steps = steps + #ids - #kept
+  stream.skips = #kept == 0 and #ids > 0
+  stream.rows = rows_of(stream.key, stream.skips and { stream.last } or kept)
 end
 
 -- A channel from the cursor on, of which `block` items are probably wanted; nil if none is. `hides`: without those of
@@ -159,19 +193,17 @@ local function begin(uid, key, block, hides)
   end
   if only_unread then
     local of_unread = unread(uid)
-    local count = count_unread(of_unread)
-    if count == 0 then return nil end
-    local size = redis.call('ZCARD', key)
-    -- As many items as one probably looks at for a block of unread ones.
-    local examined = math.min(1000, math.ceil(block * size / count))
-    if count <= examined then
-      local rows, others = few_unread(key, unread_ids(of_unread))
-      stream.rows, stream.is_whole = stream.apart and shown(stream, rows) or rows, true
+    stream.count, stream.size, stream.wanted = count_unread(of_unread), redis.call('ZCARD', key), block
+    if stream.count == 0 then return nil end
+    if stream.count <= block + FEW then
+      local others
+      stream.rows, others = few_unread(stream, ARGV[2] ~= '' and ARGV[3], ARGV[4])
+      stream.is_whole = true
       if upward and others then older = true end
       return stream
     end
-    stream.unread = count < size and of_unread
-    stream.block = examined
+    stream.unread = stream.count < stream.size and of_unread
+    stream.block = math.min(3 * block, math.ceil(1.1 * block * stream.size / stream.count))
   end
   stream.filters = stream.apart or stream.unread
   if ARGV[2] ~= '' then
@@ -204,7 +236,7 @@ end
 local function of_one(uid, name)
   local key, resume = posts(uid), ''
   local rows
-  if only_unread then
+  if only_unread and count_unread(unread(uid)) < redis.call('ZCARD', key) then
     rows, resume = unread_rows(uid, key)
     older = older or (not upward and #rows > 2 * limit)
     if upward then rows = turned(rows, math.min(#rows, 2 * limit)) end
@@ -296,7 +328,18 @@ local function needed()
   return string.format('%.17g', scores[#scores - limit + 1])
 end
 
--- Most of hundreds of channels have nothing for the first page: Redis counts zero items faster than it lists them.
+-- Whether a channel may have something from that score on. Most of hundreds of channels have nothing for the first page:
+-- Redis counts zero items faster than it lists them, and a few are examined faster than all that are unread.
+local function may_have(uid, key, bound)
+  local count = redis.call('ZCOUNT', key, bound, '+inf')
+  if count == 0 or not only_unread then return count > 0 end
+  if count > math.min(100, 2 * count_unread(unread(uid))) then return true end
+  for _, is_open in ipairs(are_unread(unread(uid), redis.call('ZREVRANGE', key, 0, count - 1))) do
+    if is_open then return true end
+  end
+  return false
+end
+
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
 local bound, known = nil, limit + 1
 for i, uid in ipairs(uids) do
@@ -304,7 +347,7 @@ for i, uid in ipairs(uids) do
     bound, known = needed(), 2 * known
   end
   local key = posts(uid)
-  if not bound or redis.call('ZCOUNT', key, bound, '+inf') > 0 then
+  if not bound or may_have(uid, key, bound) then
     local stream = begin(uid, key, block, user[3])
     if stream then push(stream) end
   end

@@ -100,7 +100,7 @@ local unread_from = tonumber(head[6])
 if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then
   local followed_at = cjson.decode(follow).followed_at
   local score = fresh > 0 and nth_score()
-  if not score or tonumber(score) > followed_at then score = string.format('%.6f', followed_at) end
+  if not score or tonumber(score) > followed_at then score = string.format('%.0f', math.floor(followed_at)) end
   call('HSET', KEYS[1], from, score)
   unread_from = tonumber(score)
 end

@@ -16,6 +16,7 @@ from tests.support.lived_in import LATER, LivedIn
 from tests.support.timelines import readings_of_layout_14
 
 A, B, C = "1", "2", "3"
+COPIES = keys.duplicates("a.example")
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
     "host not in line": ([("ZREM", keys.hosts_due(), "a.example")], keys.feed(A), "never polled"),
     "counter of items": ([("SET", keys.item_ids(), 5)], keys.item_ids(), "lower than"),
     "counter of feeds": ([("DEL", keys.feed_ids())], keys.feed_ids(), "lower than"),
-    "no time to live": ([("PERSIST", "twins:t a.example 1")], "twins:t a.example 1", "has no time to live"),
+    "no time to live": ([("PERSIST", COPIES)], COPIES, "has no time to live"),
     "a time to live": ([("EXPIRE", keys.posts("ann", "home"), 99)], keys.posts("ann", "home"), "must be permanent"),
 }  # fmt: skip
 
@@ -160,6 +161,13 @@ async def test_damage_is_found_named_and_repaired(lived_in: LivedIn, name: str) 
     if name != "hidden for nothing":  # without a rule, nothing is muted
         for (user, uid), before in unread.items():
             assert set(await lived_in.redis.command("SMEMBERS", keys.unread(user, uid))) <= set(before)
+
+
+async def test_duplicates_that_were_permanent_get_their_year(lived_in: LivedIn) -> None:
+    """The repaired key lives for 400 days, as when it was written."""
+    await lived_in.redis.command("PERSIST", COPIES)
+    await lived_in.check(repair=True)
+    assert await lived_in.redis.command("TTL", COPIES) > 399 * 86400
 
 
 async def test_a_repaired_dangling_id_doesnt_come_back(lived_in: LivedIn) -> None:
