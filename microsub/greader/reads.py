@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import orjson
@@ -30,7 +29,8 @@ from microsub.greader.ids import (
 from microsub.greader.others import OtherItems
 from microsub.greader.streams import StreamPage, StreamQuery, Streams, label_names
 from microsub.redis.protocol import Redis
-from microsub.timelines import ReaderViews, arrivals_in, in_channels
+from microsub.redis.scripts import batches
+from microsub.timelines import ReaderViews, unread_by_channel
 from microsub.web.responses import CORS, HttpReply
 
 MOST_IDS = 200_000
@@ -40,11 +40,10 @@ MOST_BYTES = 32 * 1024 * 1024
 MOST_NAMED = 10_000
 """Items that one request may name."""
 USUAL_IDS, USUAL_CONTENTS = 1000, 20
+_IDS = 5000
 _SECOND = 1_000_000
 _BETWEEN = b",\n"
 """Between two items. No JSON of theirs has a line break."""
-_COUNTED = 5000
-"""Items that are counted at once, so that their feeds and folders come in replies of some hundred kilobytes."""
 
 
 class NativeReading:
@@ -56,21 +55,29 @@ class NativeReading:
         self._contents = contents
         self._reading = reading
         self._others = OtherItems(redis, reading, streams)
-        # One reply with contents per user is made at a time: a hundred at once took six gigabytes.
+        # One reply per user is made at a time: a hundred with contents took six gigabytes, eight with 200,000 ids five
+        # seconds, in which nobody else got any.
         self._turns = KeyedLocks()
 
     def table(self) -> NativeTable:
         """The requests by name."""
         return {
             "tag/list": NativeRoute(self.tags),
-            "subscription/list": NativeRoute(self.subscriptions),
-            "unread-count": NativeRoute(self.unread_counts),
-            "stream/items/ids": NativeRoute(self.ids),
-            "stream/items/count": NativeRoute(self.number),
-            "stream/items/contents": NativeRoute(self.named),
-            "stream/contents": NativeRoute(self.page),
-            "atom": NativeRoute(self.atom),
+            "subscription/list": self._in_turn(self.subscriptions),
+            "unread-count": self._in_turn(self.unread_counts),
+            "stream/items/ids": self._in_turn(self.ids),
+            "stream/items/count": self._in_turn(self.number),
+            "stream/items/contents": self._in_turn(self.named),
+            "stream/contents": self._in_turn(self.page),
+            "atom": self._in_turn(self.atom),
         }
+
+    def _in_turn(self, run: Callable[[NativeCall], Awaitable[HttpReply]]) -> NativeRoute:
+        async def answer(call: NativeCall) -> HttpReply:
+            async with self._turns.of(call.user):
+                return await run(call)
+
+        return NativeRoute(answer)
 
     async def tags(self, call: NativeCall) -> HttpReply:
         """Starred, and the user's channels as folders."""
@@ -94,33 +101,30 @@ class NativeReading:
     async def unread_counts(self, call: NativeCall) -> HttpReply:
         """The unread items of each feed and label, and of all, each item counted once; without those that have none."""
         user, labels = call.user, label_names(call.channels)
-        places = await arrivals_in(self._redis, user, [channel.uid for channel in call.channels], "unread")
-        ids = list(places)
-        followed = await self._contents.followed(user, call.channels)
-        found: defaultdict[str, list[int]] = defaultdict(list)
-        for at in range(0, len(ids), _COUNTED):
-            some = ids[at : at + _COUNTED]
-            feeds, members = await asyncio.gather(
-                self._reading.feeds_of(some),
-                asyncio.gather(*(in_channels(self._redis, user, [uid], some, "posts") for uid in labels.values())),
-            )
-            for item, feed in zip(some, feeds, strict=True):
-                name = followed.by_id[feed].subscription.id if feed in followed.by_id else OTHER
-                found[f"feed/{name}"].append(places[item])
-            for name, holders in zip(labels, members, strict=True):
-                found[LABEL + name] += [places[item] for item in holders]
-        found[READING_LIST] = list(places.values())
+        uids = [channel.uid for channel in call.channels]
+        (places, members), followed = await asyncio.gather(
+            unread_by_channel(self._redis, user, uids), self._contents.followed(user, call.channels)
+        )
+        listed = {READING_LIST: [*places], **{LABEL + name: members[uid] for name, uid in labels.items()}}
+        for feed, items in (await self._reading.by_feed(places.keys(), [*followed.by_id])).items():
+            name = followed.by_id[feed].subscription.id if feed in followed.by_id else OTHER
+            listed.setdefault(f"feed/{name}", []).extend(items)
         counts = [
-            {"id": name, "count": len(at), "newestItemTimestampUsec": str(max(at))} for name, at in found.items() if at
+            {"id": name, "count": len(items), "newestItemTimestampUsec": str(max(map(places.__getitem__, items)))}
+            for name, items in listed.items()
+            if items
         ]
-        return json_reply({"max": len(ids), "unreadcounts": counts})
+        return json_reply({"max": len(places), "unreadcounts": counts})
 
     async def ids(self, call: NativeCall) -> HttpReply:
         """The ids of a stream's items, and nothing else of them: Readrops refuses more."""
         query = query_of(call, count(call.params.text("n"), USUAL_IDS, MOST_IDS))
         page = await self._page(call, query)
-        refs = ",".join([f'{{"id":"{decimal(row.id)}"}}' for row in page.rows])
-        return json_reply(b'{"itemRefs":[%b]%b}' % (refs.encode(), _more(query, page.more)))
+        refs = []
+        for some in batches(page.rows, _IDS):
+            refs.append(",".join([f'{{"id":"{decimal(row.id)}"}}' for row in some]).encode())
+            await asyncio.sleep(0)  # others' requests, which 200,000 ids would delay by half a second
+        return json_reply(b'{"itemRefs":[%b]%b}' % (b",".join(refs), _more(query, page.more)))
 
     async def number(self, call: NativeCall) -> HttpReply:
         """The number of a stream's items."""
@@ -128,16 +132,14 @@ class NativeReading:
 
     async def page(self, call: NativeCall) -> HttpReply:
         """A stream with its contents. A page of many large items ends earlier than asked for."""
-        async with self._turns.of(call.user):
-            body = _opened(call, _name(call))
-            return _closed(body, await self._filled(call, body))
+        body = _opened(call, _name(call))
+        return _closed(body, await self._filled(call, body))
 
     async def atom(self, call: NativeCall) -> HttpReply:
         """The same as an Atom document, without a continuation."""
-        async with self._turns.of(call.user):
-            body = bytearray()
-            await self._filled(call, body)
-            document = await asyncio.to_thread(_atom, call, body)
+        body = bytearray()
+        await self._filled(call, body)
+        document = await asyncio.to_thread(_atom, call, body)
         return HttpReply(document, [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store"), *CORS])
 
     async def _filled(self, call: NativeCall, body: bytearray) -> bytes:
@@ -170,10 +172,9 @@ class NativeReading:
         named = call.params.many("i")
         if len(named) > MOST_NAMED:
             raise InvalidRequest(f"'i' names too many items: expected {MOST_NAMED} at most")
-        async with self._turns.of(call.user):
-            body = _opened(call, READING_LIST)
-            await self._fitting(call, items_of(named), body)
-            return _closed(body, b"")
+        body = _opened(call, READING_LIST)
+        await self._fitting(call, items_of(named), body)
+        return _closed(body, b"")
 
     async def _page(self, call: NativeCall, query: StreamQuery) -> StreamPage:
         return await self._streams.page(call.user, call.channels, query, call.now)

@@ -25,6 +25,7 @@ from microsub.timelines import (
     in_channels,
     places_of,
     read_arrivals,
+    stateless,
 )
 
 _STEP = 1000
@@ -199,7 +200,7 @@ class Streams:
                 break
             at = events[-1].id
         places = await places_of(self._redis, user, list(edited)) if edited else {}
-        rows = [Arrival(item, place, False, False) for item, place in places.items() if place < query.since]
+        rows = stateless((item, place) for item, place in places.items() if place < query.since)
         rows = sorted(_after(rows, query), key=_place, reverse=not query.oldest_first)
         return await self._among(user, uids, rows, query, chosen)
 
@@ -217,8 +218,10 @@ class Streams:
         else:
             places = await arrivals_in(self._redis, user, chosen.inside[:1], "posts")
             chosen = replace(chosen, inside=chosen.inside[1:])
-        rows = [Arrival(item, at, False, False) for item, at in places.items()]
-        rows = sorted(_after(_between(rows, query), query), key=_place, reverse=not query.oldest_first)
+        rows = _after(_between(stateless(places.items()), query), query)
+        await asyncio.sleep(0)
+        rows = sorted(rows, key=_place, reverse=not query.oldest_first)
+        await asyncio.sleep(0)
         return await self._among(user, uids, rows, query, chosen)
 
     async def _among(

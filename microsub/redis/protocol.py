@@ -1,8 +1,7 @@
 """The interface to Redis that the stores need: one connection, a cluster or a fake.
 
 Replies are as Redis sends them: bytes, int, None and lists of these; nothing is decoded. A Redis error raises:
-`StoreFull` for `OOM` and `MISCONF`, `StoreUnavailable` when the connection is lost, `redis.ResponseError` for a bug of
-ours.
+`StoreFull` for `OOM` and `MISCONF`, `StoreUnavailable` when the connection is lost, `Refusal` for a bug of ours.
 """
 
 from __future__ import annotations
@@ -13,6 +12,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from redis.exceptions import ResponseError
+
+Refusal = ResponseError
+"""Redis refuses a command, for example because the key has another type."""
 Arg = str | bytes | int | float
 Command = tuple[Arg, ...]
 

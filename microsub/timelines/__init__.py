@@ -61,7 +61,9 @@ if TYPE_CHECKING:
         read_newcomers,
         repair_all_arrivals,
         repair_arrivals,
+        stateless,
         unread_after,
+        unread_by_channel,
     )
     from microsub.timelines.sync.live_events import (
         EVENTS_AT_ONCE,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import compress
 from typing import Literal
@@ -13,13 +14,19 @@ from microsub.model.reader import GLOBAL, SAVED, Cursor, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import text
-from microsub.redis.scripts import batches, load
+from microsub.redis.scan import members_at
+from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.gone import left_among
 from microsub.timelines.pages import channels_named, walk_rows
+from microsub.timelines.readings import PIECES
+from microsub.timelines.sync.arrivals import unread_in
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 
 _AT_ONCE = 8
 """Channels that are marked in one round trip; more would delay others by more than a few milliseconds."""
+
+_OF_MANY = 500
+"""Items of one call while many are marked."""
 
 ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 """Scores of items as text, None if an item doesn't exist any more (`posts.items.Items.scores`)."""
@@ -39,16 +46,39 @@ class ReadState:
 
         Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
         """
+        named = distinct(ids)
+        if uid == GLOBAL and state == "read" and len(named) > BATCH:
+            return await self._mark_many(user, named, now)
+        return await self._mark_named(user, uid, named, state, now, batch_for(uid))
+
+    async def _mark_named(
+        self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, size: int
+    ) -> set[str]:
         changed: set[str] = set()
-        named, at = distinct(ids), 0
+        at = 0
         while True:
-            reply = await self._redis.script(_marking(user, uid, state, now, *named[at : at + batch_for(uid)]))
+            reply = await self._redis.script(_marking(user, uid, state, now, *ids[at : at + size]))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
             changed.update(split(reply[0]))
             at += reply[1]
-            if at >= len(named):
+            if at >= len(ids):
                 return changed
+
+    async def _mark_many(self, user: str, ids: Sequence[str], now: float) -> set[str]:
+        """Mark items as read in all channels, one channel after the other."""
+        uids = await channels_named(self._redis, user, GLOBAL)
+        unread = await unread_in(self._redis, user, uids)
+        have_hidden = await self._redis.pipeline([("EXISTS", keys.hidden(user, uid)) for uid in uids])
+        changed: set[str] = set()
+        for uid, has_hidden in zip(uids, have_hidden, strict=True):
+            found = {*ids} & {*unread[uid]}
+            if has_hidden:
+                found |= await members_at(self._redis, [keys.hidden(user, uid)], ids)
+            ordered = await asyncio.to_thread(_in_order, found)
+            with suppress(NotFound):  # the channel has been removed
+                changed |= await self._mark_named(user, uid, ordered, "read", now, _OF_MANY)
+        return changed
 
     async def mark_before(self, user: str, uid: str, item: str, now: float) -> set[str]:
         """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed anywhere."""
@@ -157,6 +187,16 @@ def _place(reply: bytes) -> tuple[str, str]:
     """The id and score at which lua/timeline_mark.lua goes on."""
     score, item = split(reply)
     return item, score
+
+
+def _in_order(ids: Iterable[str]) -> list[str]:
+    """Items in the order in which marking them takes the least time.
+
+    Those stored last first, as the engine moves all later ids of the set for each that leaves it. Of some thousand,
+    those of one piece of the times together, as each call writes the pieces that it changes.
+    """
+    parts = batches(sorted(ids, key=int, reverse=True), PIECES * _OF_MANY)
+    return [one for part in parts for one in sorted(part, key=lambda item: int(item) % PIECES)]
 
 
 def _is_before(row: Row, place: Cursor) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from sys import intern
 from typing import TypeVar
 
@@ -36,6 +37,8 @@ MOST_COUNTED = 10_000
 """Unread items of a channel that are counted by feed, the newest ones."""
 _MOST_ITEMS = 100_000
 """Maximum number of items whose feed a process caches."""
+_MANY = 5000
+"""Items from which on their feeds are asked, instead of each item."""
 _MOST_MERGES = 5
 """Maximum number of replacements of a feed that are followed to find its current id."""
 
@@ -348,6 +351,15 @@ class ReaderViews:
             unread.update(feed for feed, row in zip(feeds, rows, strict=True) if not row.is_read)
         return total, unread
 
+    async def by_feed(self, ids: Set[str], expected: Sequence[str]) -> dict[str, list[str]]:
+        """The items by feed, '' for none and for items that can't be read now. Most are of the `expected` feeds."""
+        found = await self._items.by_feed(ids, expected) if len(ids) > _MANY else {}
+        listed = {*chain.from_iterable(found.values())}
+        left = [*(ids - listed)] if len(listed) < len(ids) else []
+        for item, feed in zip(left, await self.feeds_of(left), strict=True):
+            found.setdefault(feed, []).append(item)
+        return found
+
     async def feeds_of(self, ids: Sequence[str]) -> list[str]:
         """The feeds of these items, '' for none and for items that can't be read now.
 
@@ -356,10 +368,11 @@ class ReaderViews:
         known = {item: feed for item in ids if (feed := self._feed_of.get(item)) is not None}
         if missing := [item for item in ids if item not in known]:
             rows = await reached(self._items.fields(missing, ["feed"]))
-            known |= {
+            found = {
                 item: intern(text(row[0] or b""))
                 for item, row in zip(missing, rows, strict=True)
                 if not isinstance(row, StoreUnavailable)
             }
-            self._feed_of.update(known)
+            self._feed_of.update(found)
+            known |= found
         return [known.get(item, "") for item in ids]

@@ -15,6 +15,7 @@ import pytest
 
 from microsub.feeds import Event
 from microsub.greader import reads
+from microsub.timelines import views
 from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.reader import Reader
 from tests.support.readers import posts
@@ -147,14 +148,19 @@ async def test_streams_and_tags(server: World, alice: Reader, app: NativeApp, id
         assert (await app.get("stream/items/count", s=stream)).text == str(len(await app.ids(stream)))
 
 
-async def test_counts(server: World, alice: Reader, app: NativeApp, ids: list[str]) -> None:
-    """By the state of items: each counts once, however many channels hold it."""
+@pytest.mark.parametrize("many", [1, 5000])
+async def test_counts(
+    server: World, alice: Reader, app: NativeApp, ids: list[str], monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    """By the state of items: each counts once, however many channels hold it. Of many items, feeds are asked."""
+    monkeypatch.setattr(views, "_MANY", many)
     await alice.post(action="follow", channel="later", url=FEED)
     await mark(alice, ids[0], "mark_read", channel="global")
     feed = (await app.json("subscription/list"))["subscriptions"][0]["id"]
     found = (await app.json("unread-count", all="true"))["unreadcounts"]
     assert {one["id"]: one["count"] for one in found} == dict.fromkeys((ALL, HOME, LATER, feed), 4)
-    assert all(one["newestItemTimestampUsec"].isdigit() for one in found)
+    row = (await app.json("stream/contents", s=ALL, n=1, xt=READ))["items"][0]
+    assert {one["newestItemTimestampUsec"] for one in found} == {row["timestampUsec"]}
 
 
 async def test_contents_in_every_form_of_id(app: NativeApp, alice: Reader, ids: list[str]) -> None:
@@ -387,3 +393,27 @@ async def test_many_large_replies_at_once(server: World, app: NativeApp, alice: 
     assert len(sizes) == 40
     assert min(sizes) > 1_000_000
     assert peak < 15 * max(sizes), peak
+
+
+@pytest.mark.parametrize("name", ["stream/items/ids", "stream/items/count", "unread-count", "subscription/list"])
+async def test_parallel_requests_of_a_user_take_turns(
+    app: NativeApp, ids: list[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Eight of an account with 200,000 posts left no time for anybody else."""
+    begun: list[int] = []
+    at_once = 0
+
+    async def slow(self: object, *args: Any) -> Any:
+        nonlocal at_once
+        at_once += 1
+        begun.append(at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return await inner(self, *args)
+
+    owner: type = reads.Streams if name.startswith("stream") else reads.NativeContents
+    method = "page" if name.startswith("stream") else "followed"
+    inner = getattr(owner, method)
+    monkeypatch.setattr(owner, method, slow)
+    await asyncio.gather(*(app.get(name) for _ in range(8)))
+    assert begun == [1] * 8

@@ -13,6 +13,7 @@ from microsub.timelines.sync.arrivals import ArrivalQuery, forget_order, keep_or
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Between, CountingRedis, Killing, Wrapped, killed_anywhere
+from tests.support.timelines import unread_of_layout_12
 
 
 async def ids(world: OneReader, uid: str = "global") -> list[str]:
@@ -159,19 +160,41 @@ async def test_items_of_one_time_are_all_found(world: OneReader, monkeypatch: py
     assert found == {row.id: row.position for row in await world.arrivals()}
 
 
-async def test_many_unread_items_are_read_in_pieces(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("layout", [12, 13])
+@pytest.mark.parametrize("whole", [10, 1000])
+async def test_many_unread_items_are_read_in_pieces(
+    world: OneReader, monkeypatch: pytest.MonkeyPatch, whole: int, layout: int
+) -> None:
     """So that no reply has all of a large channel; also if more than a piece have the same time."""
     monkeypatch.setattr(arrivals, "_PIECE", 10)
-    monkeypatch.setattr(arrivals, "_WHOLE", 10)
+    monkeypatch.setattr(arrivals, "_LISTED", 10)
+    monkeypatch.setattr(arrivals, "_WHOLE", whole)
     same = [item(number, score=5.5) for number in range(35)]
     await world.add("home", *same, *(item(number) for number in range(100, 124)))
     await world.follow("work", "1")
     await world.add("work", item(500), item(501))
     await world.timelines.mark_read(ANN, "global", ["3", "34", "110", "501"], NOW)
-    assert await few_unread(world.redis, [(ANN, "home"), (ANN, "work")], 10) == [None, ["500"]]
+    if layout == 12:
+        await unread_of_layout_12(world.redis, ANN, "home")
+    assert await few_unread(world.redis, [(ANN, "home"), (ANN, "work")], 10) == [56, ["500"]]
     found = await arrivals.arrivals_in(world.redis, ANN, ["home", "work"], "unread")
     assert found == {row.id: row.position for row in await world.arrivals() if not row.is_read}
     assert len(found) == 35 + 24 + 2 - 4
+
+
+@pytest.mark.parametrize("count", [10, 1100])
+async def test_unread_items_by_channel(world: OneReader, count: int) -> None:
+    """An item that is read in one channel and unread in another one counts in both."""
+    await world.follow("work", "1")
+    await world.add("home", *(item(number) for number in range(count)))
+    await world.add("work", item(3), item(4), item(5), item(2000))
+    await world.timelines.mark_read(ANN, "home", ["3", "6"], NOW)
+    await world.timelines.mark_read(ANN, "work", ["4"], NOW)
+    await world.timelines.mark_read(ANN, "global", ["5"], NOW)
+    places, shown = await arrivals.unread_by_channel(world.redis, ANN, ["home", "work"])
+    assert places == {row.id: row.position for row in await world.arrivals(size=1000) if not row.is_read}
+    assert sorted(shown["home"], key=int) == [str(number) for number in range(count) if number not in {5, 6}]
+    assert sorted(shown["work"]) == ["2000", "3", "4"]
 
 
 async def test_places_without_states(world: OneReader) -> None:

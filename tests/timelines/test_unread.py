@@ -11,6 +11,8 @@ from microsub.model.reader import Cursor, PageQuery
 from microsub.redis import keys
 from microsub.redis.migrations import COMPACT_UNREAD, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
+from microsub.timelines.read_state import ReadState
+from microsub.timelines.readings import reading_times
 from microsub.timelines.repacking import GoneRepacking
 from microsub.timelines.sync.arrivals import arrivals_in
 from tests.support.invariants import all_keys, violations
@@ -202,6 +204,28 @@ async def test_marking_from_a_place_on_leaves_newer_ones(world: OneReader, unrea
     assert await world.timelines.mark_all_read(ANN, "home", NOW) == len(newer)
     assert await world.unread("home") == 0
     assert await violations(world.redis, ANN, "home") == []
+
+
+@pytest.mark.parametrize("layout", [12, 13])
+async def test_marking_many_items_in_all_channels(world: OneReader, layout: int) -> None:
+    """Each channel for itself; those read before stay read since then, and muted ones are marked too."""
+    size = 2600
+    for uid in ("home", "work"):
+        await fill(world.redis, uid, size, range(1, size + 1, 2))
+        if layout == 12:
+            await unread_of_layout_12(world.redis, ANN, uid)
+    await world.redis.command("ZADD", keys.hidden(ANN, "work"), 1, 5000, 1, 5001)
+    ids = [str(one) for one in (*range(1, 2401), 5000, 9999)]
+    read_state = ReadState(world.redis, world.items.scores)
+    changed = await read_state.mark(ANN, "global", ids, "read", NOW)
+    assert changed == {*map(str, range(1, 2400, 2)), "5000"}
+    left = [str(one) for one in range(2401, size + 1, 2)]
+    for uid in ("home", "work"):
+        assert sorted(await world.ids(uid, view="unread", limit=size), key=int) == left
+        assert await violations(world.redis, ANN, uid) == []
+    read, hidden = await reading_times(world.redis, [keys.read(ANN, "home"), keys.hidden_read(ANN, "work")])
+    assert read == {str(one): int(NOW) if one % 2 else 1 for one in range(1, size + 1) if str(one) not in left}
+    assert hidden == {"5000": int(NOW)}
 
 
 async def test_unread_items_are_read_while_the_store_is_full(world: OneReader) -> None:

@@ -315,20 +315,20 @@ async def every_channel(redis: Redis, user: str) -> list[str]:
 
 async def unread_ids(redis: Redis, places: Iterable[tuple[str, str]]) -> list[list[str]]:
     """The unread items of each of these channels (user and uid), in no certain order. One round trip."""
-    return [ids or [] for ids in await few_unread(redis, places, _ANY)]
+    return [ids for ids in await few_unread(redis, places, _ANY) if not isinstance(ids, int)]
 
 
-async def few_unread(redis: Redis, places: Iterable[tuple[str, str]], most: int) -> list[list[str] | None]:
-    """The same, but None for a channel with more than `most`: one reply with all of them would delay everybody else."""
+async def few_unread(redis: Redis, places: Iterable[tuple[str, str]], most: int) -> list[list[str] | int]:
+    """The same, but their number for a channel with more than `most`: all of them in a reply would delay others."""
     replies = await redis.scripts([_UNREAD(*place, most=most) for place in places])
-    return [None if ids == -1 else texts(ids) for ids in replies]
+    return [ids if isinstance(ids, int) else texts(ids) for ids in replies]
 
 
-async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:
-    """The parts, with a pause for other tasks after every hundred: a user may follow thousands of feeds."""
+async def in_turns(parts: Iterable[T], size: int = 100) -> AsyncIterator[T]:
+    """The parts, with a pause for other tasks after every `size`: a user may follow thousands of feeds."""
     for number, part in enumerate(parts, 1):
         yield part
-        if number % 100 == 0:
+        if number % size == 0:
             await asyncio.sleep(0)
 
 

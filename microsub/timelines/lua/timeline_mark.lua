@@ -82,8 +82,10 @@ for _, sets in ipairs(all) do
   for i, id in ipairs(ids) do
     if shown[i] and (to_read or not open[i]) then
       out[#out + 1] = id
-      into[#into + 1] = shown[i]
-      into[#into + 1] = id
+      if not to_read then
+        into[#into + 1] = shown[i]
+        into[#into + 1] = id
+      end
       note(id)
     else
       hidden = hidden or among(sets.hidden)
@@ -100,7 +102,7 @@ for _, sets in ipairs(all) do
     changed(sets)
     if to_read then
       drop_unread(sets.unread, unpack(out))
-      note_readings(sets.read, now, out)
+      note_readings(sets.read, now, out, true)
     else
       forget_readings(sets.read, out)
       add_unread(sets.unread, into)

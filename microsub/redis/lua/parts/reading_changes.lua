@@ -8,8 +8,9 @@ local function put_piece(key, at, piece)
 end
 
 -- note_readings(key, time, ids): the items are read since that Unix time, but those that are already, stay so since
--- theirs. forget_readings(key, ids): they aren't read. Both return the number of items that changed.
-local function note_readings(key, time, ids)
+-- theirs. forget_readings(key, ids): they aren't read. Both return the number of items that changed. Of items that were
+-- unread until now (`are_new`), none is looked for: in a large channel that takes longer than all the rest.
+local function note_readings(key, time, ids, are_new)
   local time_bytes, pieces, added, count = bytes_of(time), {}, {}, 0
   for _, id in ipairs(ids) do
     local at, record = id % PIECES, record_of(id)
@@ -22,7 +23,7 @@ local function note_readings(key, time, ids)
       end
       pieces[at], added[at] = piece or '', {}
     end
-    if not added[at][record] and not place_in(pieces[at], record) then
+    if not added[at][record] and (are_new or not place_in(pieces[at], record)) then
       added[at][record] = true
       table.insert(added[at], record .. time_bytes)
       count = count + 1

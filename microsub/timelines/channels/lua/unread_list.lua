@@ -4,7 +4,8 @@
 --
 -- KEYS  1 unread
 -- ARGV  1 most
--- reply the ids, in no certain order; or -1 if there are more than that
+-- reply the ids, in no certain order; or their number if there are more than that
 -- include: unread
-if count_unread(KEYS[1]) > tonumber(ARGV[1]) then return -1 end
+local count = count_unread(KEYS[1])
+if count > tonumber(ARGV[1]) then return count end
 return unread_ids(KEYS[1])
