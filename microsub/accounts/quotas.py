@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.store import Accounts
@@ -132,9 +132,13 @@ class UserQuotas:
         self._requests_of: tuple[AllSettings, dict[str, int]] = (AllSettings(), {})
 
     async def of(self, user: str) -> Quotas:
-        """The limits of the user: None for unset ones, 0 for no limit."""
+        """The limits of the user, 0 for no limit."""
         everywhere = await self._effective.everything()
         return resolved(everywhere, user, registered=await self._is_registered(user))
+
+    async def levels(self, user: str) -> QuotaLevels:
+        """Where the limits of the user come from."""
+        return levels(await self._effective.everything(), user, registered=await self._is_registered(user))
 
     async def most(self, what: CountedQuota, user: str) -> int:
         """The user's quota of that kind; 0: no limit."""
@@ -174,10 +178,26 @@ class UserQuotas:
         return await self._registered.get(user, lambda: self._accounts.is_registered(user))
 
 
-def resolved(everywhere: AllSettings, user: str, *, registered: bool) -> Quotas:
-    """A user's own quotas, then those of their kind, then the defaults. Pure."""
+_NONE_CHOSEN = Quotas()
+
+
+class QuotaLevels(NamedTuple):
+    """A user's quotas in backend.json, those chosen by an admin on a page, and the usual ones of such users."""
+
+    declared: Quotas
+    chosen: Quotas
+    usual: Quotas
+
+
+def levels(everywhere: AllSettings, user: str, *, registered: bool) -> QuotaLevels:
+    """The levels of a user's quotas, the strongest first. Pure."""
     instance = everywhere.instance
     of_kind = instance.registration.quotas if registered else instance.quotas
-    default = OF_REGISTERED if registered else OF_DECLARED
-    own = everywhere.users.get(user)
-    return (own.quotas.over(of_kind) if own else of_kind).over(default)
+    usual = of_kind.over(OF_REGISTERED if registered else OF_DECLARED)
+    return QuotaLevels(everywhere.of_user(user).quotas, everywhere.quotas.get(user, _NONE_CHOSEN), usual)
+
+
+def resolved(everywhere: AllSettings, user: str, *, registered: bool) -> Quotas:
+    """A user's limits. Pure."""
+    found = levels(everywhere, user, registered=registered)
+    return found.declared.over(found.chosen).over(found.usual)

@@ -212,7 +212,7 @@ class Accounts:
             if not await step("", *(key(name, name_of) for key in keys.OUTPUT_KEYS)):
                 return False
         # Before the end, since a user with the same name may be created and get its own limits.
-        await redis.command("HDEL", keys.settings(), f"user:{name}")
+        await redis.command("HDEL", keys.settings(), f"user:{name}", f"quotas:{name}")
         await calendar_of(redis, "follows").forget(name)
         rules = keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL)
         last = int(user.disabled // DAY)

@@ -16,7 +16,7 @@ import structlog
 
 from microsub.base.errors import ConfigError, NotFound, StoreDamaged, StoreUnavailable
 from microsub.base.ttl_cache import TtlCache
-from microsub.configuration.model import InstanceSettings, UserSettings, decode, encode
+from microsub.configuration.model import InstanceSettings, Quotas, UserSettings, decode, encode
 from microsub.model.reader import SAVED
 from microsub.model.settings import USUAL, ChannelSettings, OwnChannelSettings, UnreadStyle
 from microsub.redis import keys
@@ -24,17 +24,22 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields, reading
 
 _INSTANCE, _LOOKS = "instance", "looks"
-_USER = "user:"
+_USER, _QUOTAS = "user:", "quotas:"
 _NOTHING_SET = UserSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class AllSettings:
-    """The settings of the instance, and of users by name; `looks`: `name` and `color` that an admin chose on a page."""
+    """The settings of the instance, and of users by name.
+
+    An admin chose `looks` (`name` and `color`) and `quotas` (of users by name) on pages; what backend.json declares is
+    stronger.
+    """
 
     instance: InstanceSettings = field(default_factory=InstanceSettings)
     users: Mapping[str, UserSettings] = field(default_factory=dict)
     looks: Mapping[str, str] = field(default_factory=dict)
+    quotas: Mapping[str, Quotas] = field(default_factory=dict)
 
     def of_user(self, name: str) -> UserSettings:
         """The settings that a user has of their own."""
@@ -61,14 +66,16 @@ class DeclaredSettings:
         Falling back to a default isn't safe: cleanup could then remove posts that must be kept.
         """
         found = raw_fields(await self._redis.command("HGETALL", keys.settings()))
-        users = {}
+        users, quotas = {}, {}
         for name, value in found.items():
-            if name.startswith(_USER):
-                with reading(f"{keys.settings()} {name}"):
+            with reading(f"{keys.settings()} {name}"):
+                if name.startswith(_USER):
                     users[name.removeprefix(_USER)] = decode(UserSettings, orjson.loads(value))
+                elif name.startswith(_QUOTAS):
+                    quotas[name.removeprefix(_QUOTAS)] = decode(Quotas, orjson.loads(value))
         with reading(f"{keys.settings()} {_INSTANCE}"):
             instance = decode(InstanceSettings, orjson.loads(found.get(_INSTANCE, b"{}")))
-            return AllSettings(instance, users, orjson.loads(found.get(_LOOKS, b"{}")))
+            return AllSettings(instance, users, orjson.loads(found.get(_LOOKS, b"{}")), quotas)
 
     async def set_instance(self, settings: InstanceSettings) -> None:
         """Store the instance's settings."""
@@ -80,10 +87,17 @@ class DeclaredSettings:
 
     async def set_user(self, user: str, settings: UserSettings) -> None:
         """Store the settings of a user."""
-        if settings == UserSettings():
-            await self._redis.command("HDEL", keys.settings(), _USER + user)
+        await self._set(_USER + user, settings)
+
+    async def set_quotas(self, user: str, quotas: Quotas) -> None:
+        """Store the quotas of a user, as an admin chose them on a page."""
+        await self._set(_QUOTAS + user, quotas)
+
+    async def _set(self, name: str, settings: UserSettings | Quotas) -> None:
+        if settings == type(settings)():
+            await self._redis.command("HDEL", keys.settings(), name)
         else:
-            await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(encode(settings)))
+            await self._redis.command("HSET", keys.settings(), name, orjson.dumps(encode(settings)))
 
 
 log = structlog.get_logger(__name__)

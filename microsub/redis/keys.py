@@ -134,8 +134,8 @@ Permanent. `accounts.store`.
 """
 
 settings = key("config:settings")
-"""Hash: the declared settings as JSON: `instance`, and `user:<name>` for one user; `looks` (name and colour that an
-admin chose on a page). Permanent. `configuration.effective`; read by all services.
+"""Hash: the declared settings as JSON: `instance`, and `user:<name>` for one user; `looks` (name and colour) and
+`quotas:<user>`, which an admin chose on pages. Permanent. `configuration.effective`; read by all services.
 """
 
 probe = key_of("probe:<number>")

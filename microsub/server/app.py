@@ -391,6 +391,8 @@ def _reader_routes(
                 INVITATION_PATH,
                 CREDENTIALS,
             ),
+            accounts=stores.accounts,
+            settings=stores.declared,
             applied=stores.applied,
             backend=parts.backend,
             looks=looks,

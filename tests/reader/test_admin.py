@@ -232,7 +232,7 @@ async def test_hubs_users_and_configuration(admin: ReadingVisitor) -> None:
     assert users[0].startswith("ann admin https://ann.example/")
     assert users[1].startswith("bob invited – never Invite again Remove")
     assert users[2].startswith("carl disabled – disabled since")
-    assert users[2].endswith("Restore")
+    assert users[2].endswith("Restore Quotas")
 
 
 async def test_the_configuration_in_force(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from microsub.accounts import LocalCredentials
+from microsub.configuration.model import Quotas, UserSettings
 from tests.reader.conftest import ReadingVisitor
+from tests.support.reader import Reader
 from tests.support.visitor import Shown
 
 USERS = "/admin/users"
@@ -23,7 +25,7 @@ async def invite(admin: ReadingVisitor, name: str) -> Shown:
 
 
 async def test_a_person_is_invited_and_signs_in(admin: ReadingVisitor) -> None:
-    """The link is shown once; who opens it chooses a password. Then nobody can be invited to the account again."""
+    """The link is shown once; its reader chooses a password. Then nobody can be invited to the account again."""
     page = await invite(admin, "bob")
     link = page.tree.css_first("code").text()
     assert link.startswith("https://reader.example/enrol#bob.")
@@ -44,7 +46,7 @@ async def test_a_person_is_invited_and_signs_in(admin: ReadingVisitor) -> None:
 
 
 @pytest.mark.parametrize("seen", ["address", "visit", "passkey"])
-async def test_nobody_is_invited_into_an_account_in_use(admin: ReadingVisitor, seen: str) -> None:
+async def test_no_person_is_invited_into_an_account_in_use(admin: ReadingVisitor, seen: str) -> None:
     """An admin can't read as another person: neither one with an address, nor one who was here."""
     server = admin.server
     await server.accounts.add_user("bob", "https://bob.example/" if seen == "address" else "", server.now)
@@ -152,3 +154,64 @@ async def test_other_users_have_no_such_page(ann: ReadingVisitor) -> None:
     for action in ("invite", "remove", "restore"):
         assert (await ann.browser.post(f"{USERS}/{action}", {"name": "bob"})).status in {403, 404}
     assert [user.name for user in await ann.server.accounts.users()] == ["ann"]
+
+
+QUOTAS = f"{USERS}/bob/quotas"
+
+
+@pytest.fixture
+async def bob(admin: ReadingVisitor) -> Reader:
+    """Another user, without channels."""
+    return await admin.server.reader("bob")
+
+
+async def test_an_admin_gives_a_user_quotas(admin: ReadingVisitor, bob: Reader) -> None:
+    """They apply at once, and no longer once their field is empty; the account's removal takes them along."""
+    server = admin.server
+    listed = await admin.get(USERS)
+    assert listed.tree.css_first(f"a[href='{QUOTAS}']").text() == "Quotas"
+    form = await admin.get(QUOTAS)
+    assert "For everybody: no limit." in form.text
+    assert "For everybody: 200 000 000." in form.text
+    saved = await admin.browser.submit(form, QUOTAS, channels="1", requests="0")
+    assert saved.location == f"{QUOTAS}?done=yes"
+    assert (await admin.get(QUOTAS)).tree.css_first("#channels").attributes["value"] == "1"
+    await bob.post(action="channels", name="one")
+    assert "1 of 1" in str(await bob.post(403, action="channels", name="two"))
+    await admin.browser.submit(await admin.get(QUOTAS), QUOTAS, channels="")
+    await bob.post(action="channels", name="two")
+    await admin.browser.submit(await admin.get(QUOTAS), QUOTAS, channels="1")
+    await server.accounts.disable_user("bob", server.now)
+    assert await server.accounts.delete_disabled(await server.accounts.user("bob"))
+    assert (await server.declared.everything()).quotas == {}
+
+
+async def test_backend_json_is_stronger_than_the_page(admin: ReadingVisitor, bob: Reader) -> None:
+    """Its fields can't be changed on the page, and say where they are set."""
+    server = admin.server
+    await server.declared.set_user("bob", UserSettings(quotas=Quotas(channels=1)))
+    server.effective.forget()
+    form = await admin.get(QUOTAS)
+    assert "disabled" in form.tree.css_first("#channels").attributes
+    assert "settings.quotas.channels" in form.text
+    await admin.browser.submit(form, QUOTAS, channels="5", feeds="7")
+    await bob.post(action="channels", name="one")
+    await bob.post(403, action="channels", name="two")
+    levels = await server.parts.quotas.levels("bob")
+    assert (levels.declared.channels, levels.chosen.feeds) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("channels", "many"), ("feeds", "-1"), ("posts", "9" * 15), ("saved", "٣"), ("rules", "1.5")]
+)
+async def test_a_quota_that_is_no_number_changes_nothing(
+    admin: ReadingVisitor, bob: Reader, field: str, value: str
+) -> None:
+    refused = await admin.browser.submit(await admin.get(QUOTAS), QUOTAS, outputs="3", **{field: value})
+    assert refused.status == 400
+    assert "expected a whole number from 0 to" in refused.tree.css_first("[role=alert]").text()
+    assert (await admin.server.declared.everything()).quotas == {}
+
+
+async def test_the_quotas_of_an_unknown_user(admin: ReadingVisitor) -> None:
+    assert (await admin.browser.get(f"{USERS}/nobody/quotas")).status == 404

@@ -16,7 +16,7 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.accounts import UserQuotas
+from microsub.accounts import Accounts, UserQuotas
 from microsub.admin import STATES, FollowedFeed, HourFigures, ServerOverview, Survey, unless_away
 from microsub.backend_file import Applied, AppliedFile
 from microsub.base.clock import DAY
@@ -24,11 +24,12 @@ from microsub.base.errors import NotFound
 from microsub.base.plaintext import on_one_line
 from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
-from microsub.configuration.effective import Status
+from microsub.configuration.effective import DeclaredSettings, Status
 from microsub.configuration.model import encode
 from microsub.feeds import FeedCondition, Feeds
 from microsub.polling import PollOnRequest
 from microsub.reader.admin import looks as looks_pages
+from microsub.reader.admin import quotas as quota_pages
 from microsub.reader.admin.frame import ADMIN, PAGE, guarded, shown, turn_of, turned
 from microsub.reader.admin.users import UserPages
 from microsub.reader.looks import InstanceLooks
@@ -64,6 +65,8 @@ def routes(
     retry: RetryLetters,
     hubs: SubscriptionStore,
     users: UserPages,
+    accounts: Accounts,
+    settings: DeclaredSettings,
     applied: Applied,
     backend: Callable[[], Status],
     looks: InstanceLooks,
@@ -86,6 +89,7 @@ def routes(
         form(site, f"{letters}/drop", admins(partial(_drop, dead))),
         page(site, f"{ADMIN}/hubs", admins(partial(_hubs, survey, hubs))),
         *users.routes(site, admins),
+        *quota_pages.routes(site, admins, accounts, quotas, settings, changed),
         *looks_pages.routes(site, admins, looks, changed),
         page(site, f"{ADMIN}/configuration", admins(partial(_configuration, applied, backend))),
     ]
