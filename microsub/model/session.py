@@ -19,7 +19,7 @@ class SignedIn:
     """The sender of a request: user, profile URL, session id, way of the sign-in, and whether they are an admin now.
 
     `cookie` is the new value of the cookie if it has changed, otherwise None. `since` is the Unix time of the sign-in.
-    `display` and `searches` are what the user has chosen for all browsers, as pages keep it; empty for nothing.
+    `display`, `searches` and `playing` are choices of the user for all browsers, as pages keep them; empty for none.
     """
 
     user: str
@@ -31,3 +31,4 @@ class SignedIn:
     cookie: str | None = None
     display: str = ""
     searches: str = ""
+    playing: str = ""

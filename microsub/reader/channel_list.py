@@ -9,7 +9,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
-from microsub.reader.places import CHANNEL, SearchLink, TimelinePlace
+from microsub.reader.places import CHANNEL, Episode, SearchLink, TimelinePlace, episodes_in
 from microsub.timelines import ChannelNames, Channels, StyleOf
 from microsub.web.pages import N_
 from microsub.web.visit import PageVisit
@@ -44,9 +44,10 @@ class ChannelLink:
 
 
 class ChannelLinks(tuple[ChannelLink, ...]):
-    """All channels of a user in order, after the one with all posts; and the searches that the user keeps."""
+    """All channels of a user in order, after the one with all posts; searches and episodes that the user keeps."""
 
     searches: tuple[SearchLink, ...] = ()
+    episodes: tuple[Episode, ...] = ()
 
     @property
     def own(self) -> list[ChannelLink]:
@@ -123,7 +124,9 @@ class ChannelList:
         each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
         built_in = sorted((link for link in each if link.uid in RESERVED), key=lambda link: link.uid != SAVED)
         links = ChannelLinks([whole.link(everything), *built_in, *ChannelLinks(each).own])
-        links.searches = SearchLink.read(visit.require_session().searches)
+        session = visit.require_session()
+        links.searches = SearchLink.read(session.searches)
+        links.episodes = episodes_in(session.playing)
         return links
 
 

@@ -62,8 +62,8 @@ from microsub.reader.follow import preview
 from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
 from microsub.reader.looks import InstanceLooks
+from microsub.reader.reading import listening, searches
 from microsub.reader.reading import pages as reading
-from microsub.reader.reading import searches
 from microsub.reader.reading.actions import MarkForms
 from microsub.reader.reading.displays import routes as display_routes
 from microsub.reader.reading.own_feeds import OwnFeeds
@@ -321,6 +321,7 @@ def _reader_routes(
         *display_routes(reader, displays, parts.following),
         *posts.routes(),
         *searches.routes(reader),
+        *listening.routes(reader),
         *answering.routes(reader, parts.answers, parts.signing_in),
         *reading.routes(reader, stores.redis, parts.listeners, parts.images),
         *MarkForms(reader, parts.reading, read_state, saved, parts.quotas, undo).routes(),

@@ -294,6 +294,9 @@ class PageVisit:
             **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
             **{"display": self.display, "looks": self.looks, "path": self.request.url.path, **values},
         }
+        if self.session is not None and self.session.playing:
+            # The bar with the player stands on all pages. Publishers' files redirect to hosts not known in advance.
+            media = ("https:", "http:")
         headers = dict(page_headers(form_to=form_to, images=images, media=media))
         if isinstance(problem, TooManyRequests):
             headers["retry-after"] = str(problem.retry_after)

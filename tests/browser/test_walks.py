@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
+from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import tab
 from tests.support.polling import dated, rss
@@ -20,7 +21,7 @@ from tests.support.web import Asked, Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned", "player")
+PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned", "player", "walker", "quiet")
 TENDERS = ("follower", "orderer", "scriptless")
 COUNT, LONG = 5, 45
 EMPTY = ("home", "news", "fun")
@@ -44,7 +45,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")
         sounds = feeds.serve_document("/sounds", podcast(feeds.serve("/episode.wav", served)))
-        users["player"]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
+        for name in ("player", "walker", "quiet"):
+            users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
         users |= {name: {"channels": [{"uid": uid, "name": uid.title()} for uid in EMPTY]} for name in TENDERS}
         async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=3, settings=settings) as made:
             yield Server(made.own, made.url, feeds)
@@ -343,3 +345,60 @@ async def test_a_player_resumes_at_its_position(browser: Browser, server: Server
         await page.wait_for_function(f"() => {PLAYER}.ended")
         await page.reload()
         assert not await page.get_by_text("Continues at").is_visible()
+
+
+BAR = "document.querySelector('#listening audio')"
+
+
+async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(browser: Browser, server: Server) -> None:
+    """The bar goes on at its position on the next page; the account keeps it, and the speed stays in this browser."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "walker", "/channel/sounds?show=all")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Audio").click()
+        await page.get_by_role("button", name="Play while reading on").click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        await page.get_by_label("Speed").select_option("1.5")
+        assert await page.evaluate(f"{BAR}.playbackRate") == 1.5
+        await page.evaluate(f"{BAR}.currentTime = 40")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40.2")
+        await page.get_by_role("button", name="Back 30 seconds").click()
+        await page.wait_for_function(f"() => {BAR}.currentTime < 30")
+        await page.get_by_role("button", name="Forward 30 seconds").click()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40 && {BAR}.currentTime < 60")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="All feeds").first.click()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40 && {BAR}.currentTime < 60 && !{BAR}.paused")
+        assert await page.evaluate(f"{BAR}.playbackRate") == 1.5
+        async with page.expect_response("**/listening"):
+            await page.get_by_role("button", name="Forward 30 seconds").click()
+            await page.evaluate(f"{BAR}.pause()")
+    async with tab(browser) as there:
+        page = await server.sign_in(there, "walker", "/channel/home")
+        assert await page.evaluate(f"{BAR}.paused")
+        assert 70 <= int(await page.get_attribute("#listening audio", "data-at") or 0) < 95
+        await page.evaluate(f"{BAR}.play()")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 70")
+        await page.evaluate(f"{BAR}.currentTime = {SECONDS - 1}")
+        await page.wait_for_function("() => !document.getElementById('listening')")
+        await page.reload()
+        assert await page.locator("#listening").count() == 0
+
+
+async def test_the_bar_is_for_everybody(browser: Browser, server: Server) -> None:
+    """Without scripts it is a plain player with its queue, and nothing in it is out of reach."""
+    async with tab(browser, scripts=False) as here:
+        page = await server.sign_in(here, "quiet", "/channel/sounds?show=all")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Audio").click()
+        async with page.expect_navigation():
+            await page.get_by_role("button", name="Add to the queue").click()
+        bar = page.get_by_role("region", name="Player")
+        assert await bar.locator("audio").get_attribute("controls") == ""
+        assert await bar.get_by_role("button").all_inner_texts() == ["Close the player"]
+        bare = await browser.new_context(bypass_csp=True, storage_state=await here.context.storage_state())
+        assert await violations(await bare.new_page(), server.url, ["/channel/sounds?show=all"]) == []
+        await bare.close()
+        async with page.expect_navigation():
+            await bar.get_by_role("button").click()
+        assert await bar.count() == 0

@@ -16,8 +16,9 @@ from microsub.model.reader import GLOBAL, MOST_OF_QUERY
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import ITEM_ID, POST, TimelinePlace
+from microsub.reader.places import ITEM_ID, POST, Episode, TimelinePlace
 from microsub.reader.reading.hits import SearchHits
+from microsub.reader.reading.listening import put
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews
 from microsub.timelines import ReaderViews, ShownText
 from microsub.web.pages import N_
@@ -59,6 +60,7 @@ class PostPages:
             page(site, path, self._page),
             form(site, f"{path}/answer", self._answer, self._page),
             form(site, f"{path}/text", self._fetch_text, self._page),
+            form(site, f"{path}/listen", self._listen, self._page),
         ]
 
     async def _page(self, visit: PageVisit) -> Response:
@@ -95,6 +97,17 @@ class PostPages:
             visit, reply["items"], "whole", SearchHits.of(visit.query.get("q", "")[:MOST_OF_QUERY], visit.now)
         )
         return post
+
+    async def _listen(self, visit: PageVisit) -> Response:
+        """Play an audio file of the post in the bar, or add it to the queue: the button's value is its address."""
+        await self._reader.user(visit)
+        post = await self._find(visit)
+        for name in ("play", "add"):
+            url = visit.form.text(name)
+            if url and any(file.url == url and file.kind == "audio" for file in post.files):
+                await put(self._reader, visit, Episode(post.id, url, post.heading), at_once=name == "play")
+                return visit.go(f"{POST}/{post.id}")
+        raise NotFound(N_("The post no longer has this file."))
 
     async def _fetch_text(self, visit: PageVisit) -> Response:
         """Read the article that the post links to, and show it."""

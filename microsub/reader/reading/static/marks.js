@@ -106,7 +106,7 @@ async function post(form, waited) {
 
 /** Show a message about an action, with an undo button if it can be undone; a late reply doesn't cover a newer action's. */
 export function say(text, undo = "", turn = (turns += 1)) {
-  if (turn < newest) {
+  if (turn < newest || !bar) {
     return;
   }
   newest = turn;

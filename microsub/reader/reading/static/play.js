@@ -51,11 +51,14 @@ function prepare(player) {
 
 /** Chapters lead to their place in the first player of their post. */
 function follow(chapter) {
-  const player = chapter.closest("[data-body]")?.querySelector("[data-player]");
-  if (!player) {
+  const post = chapter.closest("[data-body]");
+  const own = post?.querySelector("[data-player]");
+  if (!own) {
     return;
   }
   chapter.addEventListener("click", (event) => {
+    const { id } = post.closest("[data-id]").dataset;
+    const player = document.querySelector(`#listening[data-post="${id}"] audio`) || own;
     event.preventDefault();
     const go = () => (player.currentTime = Number(chapter.dataset.start));
     if (player.readyState) {

@@ -44,6 +44,9 @@ if (document.querySelector("[data-player]")) {
 if (document.querySelector("[role=feed]") && navigator.maxTouchPoints) {
   import("./swipes.js").then(({ prepareSwipes }) => prepareSwipes());
 }
+if (document.querySelector("#listening, form[action$='/listen']")) {
+  import("./listening.js").then(({ prepareListening }) => prepareListening());
+}
 watchNews();
 prepareBranches();
 listen(document.querySelector(".post.whole") ? { ...atPosts, ...atPost } : atPosts);

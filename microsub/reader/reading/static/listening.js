@@ -1,0 +1,115 @@
+// The bar with the player: it goes on at its position on the next page, and the account keeps the position.
+import { say } from "./marks.js";
+
+const EVERY = 15000; // milliseconds between two reports of the position
+const CLOSE = 2; // seconds
+
+let told = 0; // when the position was reported last
+let at = -1; // the position that was reported last
+
+const bar = () => document.getElementById("listening");
+const sound = () => bar()?.querySelector("audio");
+
+/** Remember for the next page whether this one plays, and where. */
+function remember() {
+  const { dataset, paused, currentTime } = sound();
+  sessionStorage.setItem("listening", JSON.stringify({ file: dataset.file, on: !paused, at: currentTime }));
+}
+
+function tell() {
+  const [audio, form] = [sound(), bar().querySelector("form")];
+  const seconds = Math.floor(audio.currentTime);
+  if (!audio.readyState || Math.abs(seconds - at) < CLOSE) {
+    return;
+  }
+  [told, at] = [performance.now(), seconds];
+  const body = new URLSearchParams(new FormData(form));
+  body.set("seconds", seconds);
+  const headers = { accept: "application/json" };
+  fetch(form.action, { method: "POST", body, headers, keepalive: true }).catch(() => {}); // the next report has it
+}
+
+function prepare(starts) {
+  const audio = sound();
+  if (!audio) {
+    return;
+  }
+  const last = JSON.parse(sessionStorage.getItem("listening") || "{}");
+  const plays = last.on && last.file === audio.dataset.file;
+  const from = plays ? last.at : Number(audio.dataset.at); // paused, it may have gone on elsewhere
+  at = Math.floor(from);
+  audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
+  showSpeed();
+  audio.addEventListener("timeupdate", () => {
+    if (!audio.paused && performance.now() - told > EVERY) {
+      tell();
+    }
+  });
+  audio.addEventListener("pause", () => audio.ended || tell());
+  audio.addEventListener("ended", () => change(bar().querySelector("form"), bar().querySelector("[data-next]"), true));
+  if (starts || plays) {
+    audio.play().catch(() => {}); // where a browser wants a press first, the bar has the button
+  }
+}
+
+/** Send a form without leaving the page: the reply has the bar as it is now. */
+async function change(form, button, plays) {
+  const body = new URLSearchParams(new FormData(form));
+  body.set(button.name, button.value);
+  const reply = await fetch(form.action, { method: "POST", body });
+  const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+  if (!reply.ok) {
+    say(page.querySelector("[role=alert]")?.textContent || reply.statusText);
+    return;
+  }
+  const [before, after] = [bar(), page.getElementById("listening")];
+  if (before && after && before.querySelector("audio").dataset.file === after.querySelector("audio").dataset.file) {
+    before.querySelector("form").replaceWith(after.querySelector("form")); // the sound goes on
+    showSpeed();
+    return;
+  }
+  before?.remove();
+  if (after) {
+    document.body.append(after);
+    prepare(plays);
+    sound().focus();
+  }
+}
+
+function showSpeed() {
+  const [audio, speed] = [sound(), bar().querySelector("[data-speed]")];
+  speed.value = localStorage.getItem("speed") || "1";
+  speed.closest("span").hidden = false;
+  audio.defaultPlaybackRate = audio.playbackRate = Number(speed.value);
+}
+
+export function prepareListening() {
+  prepare(false);
+  document.addEventListener("submit", (event) => {
+    const { target, submitter } = event;
+    // Another page's policy allows no foreign file; there the form leads to the post.
+    const isHere = bar() || document.querySelector(".post.whole");
+    if (submitter && isHere && (target.closest("#listening") || target.action.endsWith("/listen"))) {
+      event.preventDefault();
+      const plays = submitter.name === "play" || (submitter.matches("[data-next]") && !sound().paused);
+      change(target, submitter, plays);
+    }
+  });
+  document.addEventListener("click", ({ target }) => {
+    if (target.matches("[data-skip]")) {
+      sound().currentTime += Number(target.dataset.skip);
+    }
+  });
+  document.addEventListener("change", ({ target }) => {
+    if (target.matches("[data-speed]")) {
+      localStorage.setItem("speed", target.value);
+      showSpeed();
+    }
+  });
+  addEventListener("pagehide", () => {
+    if (sound()) {
+      remember();
+      tell();
+    }
+  });
+}

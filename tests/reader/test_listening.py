@@ -1,0 +1,97 @@
+"""The queue of episodes: kept with the account, changed by forms that need no script."""
+
+from __future__ import annotations
+
+from microsub.model.jf2 import Enclosure, Entry
+from microsub.reader.reading.listening import LONGEST_TITLE, MOST_BYTES, MOST_EPISODES
+from tests.reader.conftest import ReadingVisitor
+from tests.support.posts import NOON
+from tests.support.visitor import Shown, fields_of
+
+BAR = "/listening"
+
+
+async def episode(ann: ReadingVisitor, name: str, url: str = "", title: str = "", at: float = NOON) -> str:
+    """A published post with one audio file; its path."""
+    file = Enclosure(url or f"https://a.example/{name}.mp3", "audio/mpeg")
+    entry = Entry(guid=name, url=f"https://a.example/{name}", name=title or name, enclosure=(file,))
+    return f"/post/{await ann.publish_entry(entry, at)}"
+
+
+async def press(ann: ReadingVisitor, path: str, button: str, url: str) -> Shown:
+    """Presses a button below the file on the post's page; the page that is shown then."""
+    page = await ann.get(path)
+    done = await ann.browser.post(f"{path}/listen", {**fields_of(page.form(f"{path}/listen")), button: url})
+    return await ann.get(done.location) if done.location else done
+
+
+def queue(page: Shown) -> list[str]:
+    """The titles in the bar, the current episode's first."""
+    return [node.text().strip() for node in page.tree.css("#listening p a, #listening li > span[dir]")]
+
+
+async def test_an_episode_plays_in_the_bar_of_every_page(ann: ReadingVisitor) -> None:
+    """The policy of these pages allows its file; without an episode it allows no foreign one."""
+    before = await ann.get("/channel/home")
+    assert "media-src 'self';" in before.response.headers["content-security-policy"]
+    path = await episode(ann, "one")
+    assert queue(await press(ann, path, "play", "https://a.example/one.mp3")) == ["one"]
+    for place in ("/channel/home", "/feed", "/settings", "/search?q=one"):
+        page = await ann.get(place)
+        assert queue(page) == ["one"]
+        assert "media-src 'self' https: http:" in page.response.headers["content-security-policy"]
+        assert page.tree.css_first("#listening audio").attributes["src"] == "https://a.example/one.mp3"
+
+
+async def test_episodes_wait_in_the_queue(ann: ReadingVisitor) -> None:
+    """An episode that is begun comes first, and the one before it keeps its position; the next one follows."""
+    urls = {name: f"https://a.example/{name}.mp3" for name in ("one", "two", "three")}
+    paths = {name: await episode(ann, name) for name in urls}
+    await press(ann, paths["one"], "play", urls["one"])
+    await press(ann, paths["two"], "add", urls["two"])
+    page = await press(ann, paths["two"], "add", urls["two"])
+    assert queue(page) == ["one", "two"]
+    fields = {"current": urls["one"], "seconds": "71"}
+    told = await ann.change(page, "current", urls["one"], BAR, accept="application/json")
+    assert told.status == 204
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | fields, accept="application/json")
+    page = await press(ann, paths["three"], "play", urls["three"])
+    assert queue(page) == ["three", "one", "two"]
+    await ann.change(page, "play", urls["one"], BAR)
+    page = await ann.get("/channel/home")
+    assert queue(page) == ["one", "three", "two"]
+    assert page.tree.css_first("#listening audio").attributes["src"] == f"{urls['one']}#t=71"
+    for left in (["three", "two"], ["two"], []):
+        gone = await ann.change(
+            page, "remove", page.tree.css_first("#listening audio").attributes["data-file"] or "", BAR
+        )
+        assert gone.location == "/channel/home"
+        page = await ann.get("/channel/home")
+        assert queue(page) == left
+
+
+async def test_the_queue_is_bounded(ann: ReadingVisitor) -> None:
+    """In episodes and bytes; long titles are cut, and files of other posts are refused."""
+    for number in range(MOST_EPISODES):
+        path = await episode(ann, f"e{number}", title="t" * 500, at=NOON + number)
+        assert (await press(ann, path, "add", f"https://a.example/e{number}.mp3")).status == 200
+    page = await ann.get("/channel/home")
+    assert [len(title) for title in queue(page)] == [LONGEST_TITLE] * MOST_EPISODES
+    full = await press(ann, await episode(ann, "more", at=NOON + 50), "play", "https://a.example/more.mp3")
+    assert (full.status, "finds no room in your queue" in full.text) == (400, True)
+    await ann.change(page, "remove", "https://a.example/e0.mp3", BAR)
+    url = "https://a.example/" + "a" * (MOST_BYTES - 2000)
+    long = await press(ann, await episode(ann, "long", url, at=NOON + 60), "add", url)
+    assert (long.status, "finds no room in your queue" in long.text) == (400, True)
+    foreign = await press(ann, path, "play", "https://evil.example/x.mp3")
+    assert foreign.status == 404
+
+
+async def test_an_invalid_position_changes_nothing(ann: ReadingVisitor) -> None:
+    """Nor does that of an episode that is no longer in the queue."""
+    url = "https://a.example/one.mp3"
+    page = await press(ann, await episode(ann, "one"), "play", url)
+    for seconds in ("-1", "1.5", "²", "9" * 400, ""):
+        await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"seconds": seconds})
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"seconds": "9", "current": "https://a.example/gone.mp3"})
+    assert (await ann.get("/")).tree.css_first("#listening audio").attributes["data-at"] == "0"
