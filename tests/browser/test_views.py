@@ -15,7 +15,7 @@ from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.support.polling import dated, rss
-from tests.support.web import publisher
+from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -27,7 +27,17 @@ WHOLE = """() => {
     return boxes.filter((box) => box.top >= 0 && box.height >= 24 && box.bottom <= end).length;
 }"""
 FOCUSED = "title => document.activeElement.querySelector('h2')?.innerText === title"
+GIF = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
 TEXT = f"<p>{'Words of a story that goes on. ' * 30}</p><p>The end of it.</p>"
+
+
+def _pictures(feeds: Publisher) -> bytes:
+    """A feed with one post, which has two pictures, one of them a link."""
+    names = ("A cat", "A link", "A dog")
+    urls = [feeds.serve_document(f"/{number}.gif", GIF, "image/gif") for number in range(3)]
+    first, linked, last = (f"<img src='{url}' alt='{name}'>" for url, name in zip(urls, names, strict=True))
+    body = html.escape(f"<p>{first}</p><p><a href='https://a.example/'>{linked}</a></p><p>{last}</p>").encode()
+    return rss([("art", "Art", dated(1)[0][2])]).replace(b"About Art<", body + b"<")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -48,6 +58,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
             {"uid": "home", "name": "Home", "feeds": [address]},
             {"uid": "none", "name": "Nothing new"},
             {"uid": "more", "name": "More", "feeds": [short]},
+            {"uid": "art", "name": "Art", "feeds": [feeds.serve_document("/art", _pictures(feeds))]},
         ]
         users = {name: {"channels": channels} for name in USERS}
         folder, settings = tmp_path_factory.mktemp("views"), {"first_fetch_unread": 1000}
@@ -334,3 +345,29 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
         assert await page.locator(".post.is-read, .post.is-swiped, [data-act=save][aria-pressed=true]").count() == 0
         assert not await page.locator("#done p").is_visible()
     await context.close()
+
+
+async def test_a_picture_is_shown_whole(browser: Browser, server: ReadingServer) -> None:
+    """With its description, and the next one by key, button or swipe; Esc returns to the post, whose keys wait."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/art?show=all")
+        async with page.expect_navigation():
+            await page.keyboard.press("3")
+        await page.locator(".content img").first.click()
+        shown = page.get_by_role("dialog", name="Pictures")
+        await shown.get_by_text("A cat", exact=True).wait_for()
+        await page.keyboard.press("ArrowRight")
+        await shown.get_by_text("A dog", exact=True).wait_for()
+        await page.keyboard.press("m")
+        await shown.get_by_role("button", name="Next picture").click()
+        await shown.get_by_text("A cat", exact=True).wait_for()
+        await shown.evaluate(
+            """(one) => ["touchstart", "touchend"].forEach((kind, place) => {
+                const touch = new Touch({identifier: 1, target: one, clientX: 200 - 100 * place, clientY: 50});
+                one.dispatchEvent(new TouchEvent(kind, {touches: place ? [] : [touch], changedTouches: [touch]}));
+            })"""
+        )
+        await shown.get_by_text("A dog", exact=True).wait_for()
+        await page.keyboard.press("Escape")
+        assert not await shown.is_visible()
+        assert await page.locator(".post.is-read").count() == 0

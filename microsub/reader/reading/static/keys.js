@@ -60,7 +60,8 @@ export function listen(more) {
     if (isTyping || isPressing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) {
       return;
     }
-    if (dialog.open && event.key !== "?") {
+    const open = document.querySelector("dialog[open]");
+    if (open && (open !== dialog || event.key !== "?")) {
       return;
     }
     const key = event.key === " " && !event.shiftKey ? "Space" : event.key;

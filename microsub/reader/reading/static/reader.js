@@ -34,6 +34,17 @@ document.addEventListener("pointerover", ({ target }) => {
   }
 });
 
+// A picture is shown whole, unless its publisher has made it a link.
+document.addEventListener("click", (event) => {
+  const photo = event.target.closest?.(".post .photos a");
+  const picture = photo ? photo.querySelector("img") : event.target;
+  const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey;
+  if (isPlain && (photo || picture.matches?.(".post .content img:not(a img)"))) {
+    event.preventDefault();
+    import("./lightbox.js").then(({ enlarge }) => enlarge(picture));
+  }
+});
+
 prepareForms();
 showTotal();
 prepareFeed();
