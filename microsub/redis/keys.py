@@ -425,6 +425,19 @@ bytes and the Unix time in four, little-endian. In data of layout 14 a sorted se
 Permanent, as `posts`. `timelines.readings`, `timelines.read_state`, `timelines.retention`.
 """
 
+unread_packing = key_of_two("user:{<name>}:zchannel:<uid>:unread:packing")
+"""Set: the part of `unread` of layout 12 that upkeep has copied so far; a change of `unread` deletes it. Lifetime: an
+hour after the last step. `timelines.repacking`.
+"""
+
+read_packing = key_of_two("user:{<name>}:channel:<uid>:read:packing")
+"""Hash: the same for `read` of layout 14; `count` is the number of items. Lifetime: an hour after the last step.
+`timelines.repacking`.
+"""
+
+hidden_read_packing = key_of_two("user:{<name>}:zchannel:<uid>:hidden-read:packing")
+"""Hash: the same for `hidden_read` of layout 14. Lifetime: an hour after the last step. `timelines.repacking`."""
+
 hidden = key_of_two("user:{<name>}:zchannel:<uid>:hidden")
 """Sorted set: muted item id by published time. Permanent, as `posts`. `timelines.rules`."""
 

@@ -3,14 +3,15 @@
 The ids that had left a channel move into the compact form in small batches. The step to layout 10 has put each
 channel's sorted set aside, and scripts ask both, so a channel can wait for as long as it takes. Up to layout 10 the
 order of arrival was kept for everybody; those that nothing needs are deleted. Up to layout 12 the unread items of a
-channel were a sorted set, and up to layout 14 the times at which items were read. Scripts use them as they are; each
-becomes compact in one step of one to three milliseconds for 2,000 items. A process that takes over goes on with the
-rest. Repeating it changes nothing.
+channel were a sorted set, and up to layout 14 the times at which items were read. Scripts use them as they are, while
+the compact form grows beside them in small steps; it begins again when the channel changes, and replaces them at last.
+A process that takes over goes on with the rest. Repeating it changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import KW_ONLY, asdict, dataclass, replace
@@ -32,11 +33,16 @@ _PACK_UNREAD = load("unread_pack")
 _PACK_READINGS = load("readings_pack")
 _BATCH = 500
 """Ids at once: Redis moves them in about a millisecond."""
+_RESTARTS = 5
+"""A channel that changes so often while its items are packed is packed in one step."""
 _REST = 4.0
 """The pause after a batch, in durations of the batch."""
 _USERS = 50
 _PACKED = 4
 """Bytes of an id in the compact form."""
+
+_Step = Callable[[str, int], ScriptCall]
+"""From 'pack' or 'count' and the number of ids of one step."""
 
 log = structlog.get_logger(__name__)
 
@@ -90,13 +96,11 @@ class GoneRepacking:
                 return TimelineRepacking(left=True)
             async for user, uid in self._places():
                 report = await self._channel(user, uid, report)
-                for key, call in self._states(user, uid, "pack"):
-                    began = time.monotonic()
-                    count, size = await self._packed(key, call)
+                for key, step in self._states(user, uid):
+                    count, size = await self._packed(key, step)
                     if count:
                         after = await self.redis.command("MEMORY", "USAGE", key)
-                        report = _with_states(report, call, count, size, after or 0)
-                        await self.pause(_REST * (time.monotonic() - began))
+                        report = _with_states(report, key, count, size, after or 0)
             async for user, size in self._orders():
                 await forget_order(self.redis, user)
                 report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
@@ -119,10 +123,11 @@ class GoneRepacking:
                 if await self.redis.command("TYPE", key) == b"zset":
                     count, size = await self.redis.pipeline([("ZCARD", key), ("MEMORY", "USAGE", key)])
                     report = _together(report, count, size, count * _PACKED)
-            for key, call in self._states(user, uid, "count"):
-                count, size = await self._packed(key, call)
-                each = _PACKED if call[0] is _PACK_UNREAD else RECORD.size
-                report = _with_states(report, call, count, size, count * each)
+            for key, step in self._states(user, uid):
+                size = await self.redis.command("MEMORY", "USAGE", key) or 0
+                if count := int(await self.redis.script(step("count", 0))):
+                    each = _PACKED if key == keys.unread(user, uid) else RECORD.size
+                    report = _with_states(report, key, count, size, count * each)
         async for _, size in self._orders():
             report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
         return report
@@ -157,17 +162,26 @@ class GoneRepacking:
             if not any(NATIVE_APP in token.scopes for token in await self.accounts.tokens(name)):
                 yield name, sum(size or 0 for size in sizes)
 
-    def _states(self, user: str, uid: str, how: str) -> Iterator[tuple[str, ScriptCall]]:
+    def _states(self, user: str, uid: str) -> Iterator[tuple[str, _Step]]:
         """The keys with the states of the channel's items, each with the script that packs or counts them."""
-        yield keys.unread(user, uid), _PACK_UNREAD(user, uid, how=how)
-        for key in (keys.read(user, uid), keys.hidden_read(user, uid)):
-            yield key, _PACK_READINGS(read=key, how=how)
+        yield keys.unread(user, uid), lambda how, most: _PACK_UNREAD(user, uid, how=how, most=most)
+        pairs = ((keys.read, keys.read_packing), (keys.hidden_read, keys.hidden_read_packing))
+        for read, packing in pairs:
+            key, growing = read(user, uid), packing(user, uid)
+            yield key, functools.partial(_pack_readings, key, growing)
 
-    async def _packed(self, key: str, call: ScriptCall) -> tuple[int, int]:
-        """Pack or count these ids; their number, and the bytes of Redis before. 0 if they are packed."""
+    async def _packed(self, key: str, step: _Step) -> tuple[int, int]:
+        """Pack these ids, with pauses; their number, and the bytes of Redis before. 0 if they are packed."""
         size = await self.redis.command("MEMORY", "USAGE", key)
-        count = int(await self.redis.script(call))
-        return count, size or 0 if count else 0
+        first = count = steps = 0
+        while True:
+            began = time.monotonic()
+            most = _BATCH if steps < _RESTARTS * (1 + first / _BATCH) else max(first, count)
+            count = int(await self.redis.script(step("pack", most)))
+            if not count:
+                return first, size or 0 if first else 0
+            first, steps = first or count, steps + 1
+            await self.pause(_REST * (time.monotonic() - began))
 
     async def _channel(self, user: str, uid: str, report: TimelineRepacking) -> TimelineRepacking:
         sizes = [("MEMORY", "USAGE", key) for key in (keys.gone_before(user, uid), keys.gone(user, uid))]
@@ -182,9 +196,13 @@ class GoneRepacking:
         return _together(report, count, rest, (after or 0) - packed if rest else 0)
 
 
-def _with_states(report: TimelineRepacking, call: ScriptCall, count: int, before: int, after: int) -> TimelineRepacking:
+def _pack_readings(read: str, packing: str, how: str, most: int) -> ScriptCall:
+    return _PACK_READINGS(read=read, packing=packing, how=how, most=most)
+
+
+def _with_states(report: TimelineRepacking, key: str, count: int, before: int, after: int) -> TimelineRepacking:
     report = _together(report, 0, before, after)
-    if call[0] is _PACK_UNREAD:
+    if key.endswith(":unread"):
         return replace(report, unread=report.unread + count)
     return replace(report, read=report.read + count)
 

@@ -85,7 +85,7 @@ async def unread_of_layout_12(redis: Redis, user: str, uid: str) -> None:
     ids = await redis.command("SMEMBERS", key)
     scores = await redis.command("ZMSCORE", keys.posts(user, uid), *ids)
     rows = [part for score, one in zip(scores, ids, strict=True) for part in (score or 0, one)]
-    await redis.pipeline([("DEL", key), ("ZADD", key, *rows)])
+    await redis.pipeline([("DEL", key, keys.unread_packing(user, uid)), ("ZADD", key, *rows)])
 
 
 async def readings_of_layout_14(redis: Redis, user: str, uid: str) -> None:
@@ -93,10 +93,13 @@ async def readings_of_layout_14(redis: Redis, user: str, uid: str) -> None:
     sets = [keys.read(user, uid), keys.hidden_read(user, uid)]
     for key, times in zip(sets, await reading_times(redis, sets), strict=True):
         rows = [part for item, at in times.items() for part in (at + 0.25, item)]
-        await redis.pipeline([("DEL", key), *([("ZADD", key, *rows)] if rows else [])])
+        await redis.pipeline([("DEL", key, f"{key}:packing"), *([("ZADD", key, *rows)] if rows else [])])
 
 
-async def pack_readings(redis: Redis, user: str, uid: str) -> None:
-    """Put them into the form of later layouts, as upkeep does."""
-    for key in (keys.read(user, uid), keys.hidden_read(user, uid)):
-        await redis.script(load("readings_pack")(read=key, how="pack"))
+async def pack_readings(redis: Redis, user: str, uid: str, most: int = 10**9) -> None:
+    """Put them into the form of later layouts, as upkeep does; a step of it if they are more than `most`."""
+    pairs = ((keys.read, keys.read_packing), (keys.hidden_read, keys.hidden_read_packing))
+    for read, packing in pairs:
+        await redis.script(
+            load("readings_pack")(read=read(user, uid), packing=packing(user, uid), how="pack", most=most)
+        )

@@ -410,20 +410,20 @@ class Machine(History):
         """The unread items are in the form of layout 12 again."""
         self.run(unread_of_layout_12(self.redis, ANN, uid))
 
-    @rule(uid=st.sampled_from(ALL))
-    def pack_unread(self, uid: str) -> None:
+    @rule(uid=st.sampled_from(ALL), most=st.sampled_from([1, 2, 100]))
+    def pack_unread(self, uid: str, most: int) -> None:
         """A step of the migration."""
-        self.run(self.redis.script(load("unread_pack")(ANN, uid, how="pack")))
+        self.run(self.redis.script(load("unread_pack")(ANN, uid, how="pack", most=most)))
 
     @rule(uid=st.sampled_from(ALL))
     def were_read_before_the_migration(self, uid: str) -> None:
         """The times of reading are in the form of layout 14 again."""
         self.run(readings_of_layout_14(self.redis, ANN, uid))
 
-    @rule(uid=st.sampled_from(ALL))
-    def pack_readings(self, uid: str) -> None:
+    @rule(uid=st.sampled_from(ALL), most=st.sampled_from([1, 2, 100]))
+    def pack_readings(self, uid: str, most: int) -> None:
         """A step of the migration."""
-        self.run(pack_readings(self.redis, ANN, uid))
+        self.run(pack_readings(self.redis, ANN, uid, most))
 
     @rule(uid=anywhere, near=ids, limit=st.integers(1, 5), before=st.booleans())
     def look_around(self, uid: str, near: str, limit: int, before: bool) -> None:

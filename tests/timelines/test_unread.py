@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable
 
@@ -98,6 +99,59 @@ async def test_items_are_added_and_marked_before_they_are_packed(world: OneReade
     assert before["work"] == (2, {"7000": False, "5": False, "4": True, "2": True, "1": True})
     await repacking(world).run()
     assert await states(world) == before
+
+
+async def of_both(world: OneReader) -> None:
+    """A channel of layouts 12 and 14, with more items than are packed in a step."""
+    await fill(world.redis, "home", MANY, range(1, MANY, 2))
+    await fill(world.redis, "work", 5, (2, 3))
+    for uid in ("home", "work"):
+        await unread_of_layout_12(world.redis, ANN, uid)
+    await world.redis.command("SET", keys.schema(), COMPACT_UNREAD - 1)
+    await migrate(world.redis)
+
+
+@pytest.mark.parametrize("changes", [1, 3, 100])
+async def test_what_changes_between_two_steps_of_packing_isnt_lost(world: OneReader, changes: int) -> None:
+    """Marks in both directions, items that come and leave; also if the channel changes at each step."""
+    await of_both(world)
+    expected = (await states(world))["home"][1]
+    steps = 0
+
+    async def change(_seconds: float) -> None:
+        nonlocal steps
+        steps += 1
+        if steps > changes:
+            return
+        read, fresh, left, new = f"{2 * steps + 1}", f"{2 * steps + 400}", f"{MANY - steps}", f"{7000 + steps}"
+        assert await world.timelines.mark_read(ANN, "home", [read], NOW) == 1
+        assert await world.timelines.mark_unread(ANN, "home", [fresh], NOW) == 1
+        assert await world.timelines.remove(ANN, "home", [left], NOW) == 1
+        await world.add("home", item(int(new)))
+        expected.pop(left)
+        expected.update({read: True, fresh: False, new: False})
+
+    done = await GoneRepacking(world.redis, world.accounts, pause=change).run()
+    assert steps > 3
+    assert done.unread > MANY // 2 - 2
+    assert (await states(world))["home"][1] == expected
+    kinds = [await world.redis.command("TYPE", key(ANN, "home")) for key in (keys.unread, keys.read)]
+    assert kinds == [b"set", b"hash"]
+    assert not [key for key in await all_keys(world.redis) if key.startswith(b"user") and key.endswith(b":packing")]
+    assert await violations(world.redis, ANN, "home") == []
+
+
+async def test_no_step_of_packing_moves_more_than_some_hundred_ids(world: OneReader) -> None:
+    """Until the last one, pages read the former sets, and what is copied has a time to live."""
+    await of_both(world)
+    sizes = [0]
+
+    async def look(_seconds: float) -> None:
+        sizes.append(int(await world.redis.command("SCARD", keys.unread_packing(ANN, "home"))))
+        assert sizes[-1] == 0 or await world.redis.command("TTL", keys.unread_packing(ANN, "home")) > 0
+
+    await GoneRepacking(world.redis, world.accounts, pause=look).run()
+    assert max(sizes) == max(later - size for size, later in itertools.pairwise(sizes)) == 500
 
 
 async def test_killed_anywhere_nothing_changes_its_state(real_redis: Redis) -> None:

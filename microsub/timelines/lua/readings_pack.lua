@@ -1,14 +1,29 @@
--- Turns the sorted set of when a channel's items were read, as layout 14 has it, into the hash of later ones.
+-- Turns the sorted set of when a channel's items were read, as layout 14 has it, into the hash of later ones, step by step.
 --
--- Atomic: every script finds all of them. Repeating it changes nothing.
+-- Atomic: every script finds all of them in the sorted set, until the last step replaces it. The hash grows beside it; a
+-- change of the sorted set deletes that (reading_changes.lua). Its field `count` says how far this is.
 --
--- KEYS  1 read
--- ARGV  1 how: 'pack', or 'count' to change nothing
+-- KEYS  1 read  2 packing: the hash that grows
+-- ARGV  1 how: 'pack', or 'count' to change nothing  2 most: number of items of one step
 -- reply number of items in it, 0 if it is a hash already, or empty
 -- include: readings
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then return 0 end
-if ARGV[1] == 'count' then return redis.call('ZCARD', KEYS[1]) end
-local rows = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
-redis.call('DEL', KEYS[1])
-for at, piece in pairs(pieces_of(rows)) do redis.call('HSET', KEYS[1], at, piece) end
-return #rows / 2
+local count = redis.call('ZCARD', KEYS[1])
+if ARGV[1] == 'count' then return count end
+local done = tonumber(redis.call('HGET', KEYS[2], 'count') or 0)
+local rows = redis.call('ZRANGE', KEYS[1], done, done + tonumber(ARGV[2]) - 1, 'WITHSCORES')
+for at, piece in pairs(pieces_of(rows)) do
+  redis.call('HSET', KEYS[2], at, (redis.call('HGET', KEYS[2], at) or '') .. piece)
+end
+if done + #rows / 2 < count then
+  redis.call('HSET', KEYS[2], 'count', done + #rows / 2)
+  redis.call('EXPIRE', KEYS[2], 3600)
+else
+  redis.call('UNLINK', KEYS[1])
+  redis.call('HDEL', KEYS[2], 'count')
+  if redis.call('EXISTS', KEYS[2]) == 1 then
+    redis.call('RENAME', KEYS[2], KEYS[1])
+    redis.call('PERSIST', KEYS[1])
+  end
+end
+return count

@@ -1,4 +1,5 @@
--- Changes of when a channel's items were read, in either form of readings.lua.
+-- Changes of when a channel's items were read, in either form of readings.lua. A change of the older form makes what
+-- readings_pack.lua has copied so far useless.
 local function put_piece(key, at, piece)
   if piece == '' then
     redis.call('HDEL', key, at)
@@ -18,6 +19,7 @@ local function note_readings(key, time, ids, are_new)
       local piece = redis.pcall('HGET', key, at)
       if type(piece) == 'table' then
         count = 0
+        redis.call('UNLINK', key .. ':packing')
         for _, one in ipairs(ids) do count = count + redis.call('ZADD', key, 'NX', time, one) end
         return count
       end
@@ -41,7 +43,10 @@ local function forget_readings(key, ids)
     local number = record and id % PIECES
     if record and not pieces[number] then
       local piece = redis.pcall('HGET', key, number)
-      if type(piece) == 'table' then return redis.call('ZREM', key, unpack(ids)) end
+      if type(piece) == 'table' then
+        redis.call('UNLINK', key .. ':packing')
+        return redis.call('ZREM', key, unpack(ids))
+      end
       pieces[number], places[number] = piece or '', {}
     end
     local at = record and not seen[record] and place_in(pieces[number], record)
