@@ -7,6 +7,8 @@ import pytest
 from microsub.accounts import create_app_password
 from microsub.configuration.effective import EffectiveSettings
 from microsub.greader import reads
+from microsub.redis.scripts import batches
+from tests.support import THOROUGH
 from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.native_clients import (
     ALL,
@@ -97,6 +99,23 @@ async def test_a_first_sync_and_later_ones(server: World, alice: Reader, app: Na
     await save(alice, ids[1], "unsave")
     await client.sync()
     await agree(client, app, known_only=True)
+
+
+async def test_a_first_sync_of_many_posts(server: World, alice: Reader, app: NativeApp, client: NativeClient) -> None:
+    """More than any app asks for at once."""
+    feeds = 11 if THOROUGH else 3
+    for number in range(feeds):
+        host = f"{number}.many.example"
+        await server.publish(f"https://{host}/feed", *posts(*map(str, range(1000)), host=host), title=host)
+        channel = (await alice.post(action="channels", name=host))["uid"]
+        await alice.post(action="follow", channel=channel, url=f"https://{host}/feed")
+    everything = await app.ids(ALL, n=200_000)
+    assert len(everything) == 33 + feeds * 1000
+    for some in batches(everything, 10_000):
+        await app.post("edit-tag", i=some, r=READ)
+    await client.sync()
+    await agree(client, app, known_only=isinstance(client, Readrops))
+    assert len(client.posts) >= (2500 if isinstance(client, Readrops) else len(everything))
 
 
 async def test_changes_that_were_made_offline(

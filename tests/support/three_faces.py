@@ -13,6 +13,8 @@ from tests.support.visitor import Visitor, fields_of
 
 STATE = "user/-/state/com.google/"
 ALL, READ, STARRED = f"{STATE}reading-list", f"{STATE}read", f"{STATE}starred"
+ON_PAGE = 20
+"""Posts of the first page of a channel."""
 LABELS = {"home": "user/-/label/Home", "later": "user/-/label/Later"}
 
 
@@ -93,9 +95,10 @@ class Faces:
             html = await self.page.get(f"/channel/{uid}?show=all")
             shown = {post.attributes["data-id"]: post for post in html.tree.css(".post")}
             read = {one: _is_pressed(post, "read") for one, post in shown.items()}
-            assert read == wanted, (uid, read, wanted, told)
+            assert len(read) == min(len(wanted), ON_PAGE), (uid, read, wanted, told)
+            assert read == {one: wanted.get(one) for one in read}, (uid, read, wanted, told)
             starred = {one for one, post in shown.items() if _is_pressed(post, "save")}
-            assert starred == model.saved.keys() & wanted.keys(), (uid, told)
+            assert starred == model.saved.keys() & read.keys(), (uid, told)
             for channel, states in model.shown.items():
                 count = html.tree.css_first(f"[data-channel={channel}] [data-count]")
                 assert int(count.text()) == list(states.values()).count(False), (uid, channel, told)
