@@ -61,7 +61,9 @@ PATHS = (
     "//{place:path}",
 )
 MOST_PAIRS = 20_500
-"""Parameters in a body: ten thousand items with as many tags, and the others."""
+"""Parameters in a body: ten thousand items with as many tokens, and the others."""
+MOST_BODY = 2 * MAX_BODY
+"""Bytes of a body with ten thousand items in their long form, and as many tokens."""
 WRONG_OF_NETWORK = RateLimit("wrong app passwords", "network", 60)
 """Right ones are never refused: an app that repeats a wrong password mustn't keep others out."""
 

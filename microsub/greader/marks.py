@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from microsub.accounts import AppRequests
 from microsub.base.errors import InvalidRequest
-from microsub.greader.api import OK, NativeCall, NativeRoute, NativeTable
+from microsub.greader.api import MOST_BODY, OK, NativeCall, NativeRoute, NativeTable
 from microsub.greader.ids import StreamName, items_of, microseconds, stream_of
 from microsub.greader.streams import StreamQuery, Streams, label_names
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
@@ -39,7 +39,10 @@ class NativeMarks:
 
     def table(self) -> NativeTable:
         """The requests by name."""
-        return {"edit-tag": NativeRoute(self.edit, _POST), "mark-all-as-read": NativeRoute(self.mark_all, _POST)}
+        return {
+            "edit-tag": NativeRoute(self.edit, _POST, most_body=MOST_BODY),
+            "mark-all-as-read": NativeRoute(self.mark_all, _POST),
+        }
 
     async def edit(self, call: NativeCall) -> HttpReply:
         """Add tags to items and remove some; unknown tags and items are ignored. Without items it creates channels."""

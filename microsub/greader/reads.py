@@ -11,7 +11,7 @@ import orjson
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
 from microsub.base.locks import KeyedLocks
-from microsub.greader.api import NativeCall, NativeRoute, NativeTable, json_reply, text_reply
+from microsub.greader.api import MOST_BODY, NativeCall, NativeRoute, NativeTable, json_reply, text_reply
 from microsub.greader.atom import CONTENT_TYPE, atom_of
 from microsub.greader.contents import NativeContents
 from microsub.greader.ids import (
@@ -67,7 +67,7 @@ class NativeReading:
             "unread-count": self._in_turn(self.unread_counts),
             "stream/items/ids": self._in_turn(self.ids),
             "stream/items/count": self._in_turn(self.number),
-            "stream/items/contents": self._in_turn(self.named),
+            "stream/items/contents": replace(self._in_turn(self.named), most_body=MOST_BODY),
             "stream/contents": self._in_turn(self.page),
             "atom": self._in_turn(self.atom),
         }

@@ -15,6 +15,7 @@ import pytest
 
 from microsub.feeds import Event
 from microsub.greader import reads
+from microsub.greader.ids import long_form
 from microsub.timelines import views
 from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.reader import Reader
@@ -368,9 +369,9 @@ async def test_posts_of_another_user_cannot_be_read(server: World, app: NativeAp
 
 
 async def test_ten_thousand_contents_in_one_request(app: NativeApp, ids: list[str]) -> None:
-    """With as many tags, as Capy sends them."""
-    named = [str(10**15 + number) for number in range(1, 10_001)]
-    reply = await app.post("stream/items/contents", i=named, T=["x"] * 10_000)
+    """In the long form, with as many tokens, as Capy sends them."""
+    named = [long_form(str(number)) for number in range(1, 10_001)]
+    reply = await app.post("stream/items/contents", i=named, T=["x" * 57] * 10_000)
     assert {one["id"][-16:] for one in reply.json()["items"]} == {f"{int(item):016x}" for item in ids}
     await app.post("stream/items/contents", 400, i=[*named, "1000000000020000"])
 
