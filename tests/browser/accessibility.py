@@ -1,4 +1,7 @@
-"""Problems of pages: what axe-core finds in light on a desktop and in dark on a phone, invalid HTML, widths."""
+"""Problems of pages: what axe-core finds in light on a desktop and in dark on a phone, invalid HTML, widths.
+
+What surrounds the content of pages is checked once for each of its shapes; with `make test-matrix` on every page.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,26 @@ OF_LAYOUT = [
     *("button-name", "label", "link-name"),
 ]
 """The rules whose results depend on colours, widths and shown elements; the others read the same markup."""
+OF_WHOLE = [
+    *("accesskeys", "bypass", "heading-order", "landmark-no-duplicate-banner", "landmark-no-duplicate-contentinfo"),
+    *("landmark-no-duplicate-main", "landmark-one-main", "landmark-unique", "page-has-heading-one", "region"),
+    "skip-link",
+]
+"""The rules that compare the content of a page with what surrounds it."""
 OPTIONS = {"resultTypes": ["violations"], "selectors": False, "preload": False}
 """Passes aren't described: that takes longer than finding violations. No rule needs style sheets loaded again."""
+FRAME = "body > :not(main)"
+SHAPES = f"""[...document.querySelectorAll("html, body, {FRAME}, {FRAME} *")].map(one =>
+    [one.localName, one.getAttribute("class"), one.ariaCurrent, one.hidden, one.parentNode.localName].join())"""
+"""The kinds of elements around the content, which are most of a page and the same on all pages."""
+REMOVED = "frame => document.querySelectorAll(frame).forEach(one => one.remove())"
+FURTHER = [] if THOROUGH else [".post:nth-of-type(n+5)"]
+"""Posts after the fourth look like those before them."""
+SIZED = """size => {
+    const { dataset } = document.documentElement, old = dataset.size;
+    dataset.size = size;
+    return old;
+}"""
 DOUBLED = "[...document.querySelectorAll('[id]')].map(one => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
 PHONE, DESK, NARROW = {"width": 390, "height": 800}, {"width": 1280, "height": 900}, {"width": 320, "height": 700}
 LANGUAGES = ("de", "en") if THOROUGH else ("de",)
@@ -37,9 +58,12 @@ async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[s
     parser count too.
     """
     found = []
+    seen: set[str] = set()
 
     async def axe(scheme: str, path: str, rules: Sequence[str]) -> None:
-        result = await page.evaluate("options => axe.run(document, options)", {**OPTIONS, "runOnly": rules})
+        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        options = {**OPTIONS, "runOnly": rules}
+        result = await page.evaluate("given => axe.run(...given)", [{"exclude": FURTHER}, options])
         found.extend((scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"])
 
     async def fits(language: str, path: str, size: object) -> None:
@@ -60,15 +84,20 @@ async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[s
         script = host.serve("/axe.js", Answer(AXE.read_bytes(), headers=KEPT))
         for language, path in itertools.product(LANGUAGES, paths):
             await page.set_extra_http_headers({"Accept-Language": language})
-            await page.emulate_media(color_scheme="light")
             await opened(language, path)
             await page.add_script_tag(url=script)
-            await axe("light", path, RULES)
-            await fits(language, path, PHONE)
-            await page.emulate_media(color_scheme="dark")
-            await axe("dark", path, OF_LAYOUT)
-            await page.evaluate("document.documentElement.dataset.size = 'larger'")
+            await axe("light", path, OF_WHOLE)
+            size = await page.evaluate(SIZED, "larger")
             await fits(language, path, NARROW)
+            await page.evaluate(SIZED, size)
+            await fits(language, path, PHONE)
+            shapes = set(await page.evaluate(SHAPES))
+            if shapes <= seen and not THOROUGH:
+                await page.evaluate(REMOVED, FRAME)
+            seen |= shapes
+            await axe("dark", path, OF_LAYOUT)
+            await page.set_viewport_size(DESK)  # type: ignore[arg-type]
+            await axe("light", path, RULES)
     return found
 
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 READERS = ("alone", "buttons", "late", "scroller", "plain", "looks", "waits", "hostile", "leafs", "many")
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-AT_ONCE = 6
+AT_ONCE = 12
 """Techniques in one post."""
 COUNT = 45
 SWIPE = """(far) => {

@@ -28,6 +28,7 @@ WHOLE = """() => {
 }"""
 FOCUSED = "title => document.activeElement.querySelector('h2')?.innerText === title"
 GIF = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
+STEP = "`${scrollY} ${document.querySelector('.post.is-open')?.dataset.id}`"
 TEXT = f"<p>{'Words of a story that goes on. ' * 30}</p><p>The end of it.</p>"
 
 
@@ -245,10 +246,13 @@ async def test_space_reads_a_list_line_by_line(browser: Browser, server: Reading
         await look(page, "List")
         await page.keyboard.press("N")
         for number in range(4):
-            while await page.locator(".post.is-read").count() <= number:
-                await page.keyboard.press("Space")
-                await page.wait_for_timeout(100)
             row = page.locator(".post").nth(number)
+            # Pressed again only after a step has ended: two steps at once would open two posts.
+            while not await row.evaluate("post => post.matches('.is-open.is-read')"):
+                before = await page.evaluate(STEP)
+                await page.keyboard.press("Space")
+                ended = f"before => !document.querySelector('.post[aria-busy=true]') && {STEP} !== before"
+                await page.wait_for_function(ended, arg=before)
             await row.get_by_text("The end of it.").wait_for()
             assert await row.evaluate("post => post === document.activeElement && post.matches('.is-open')")
 
