@@ -37,8 +37,8 @@ PIECE = 4 * 1024 * 1024
 """Bytes of posts that are read at once; a page of large ones ends there. At least one is read."""
 _AT_ONCE = 50
 """Posts that one script reads: Redis answers others between two."""
-_IDS, _PIECES_AT_ONCE = 5000, 4
-"""Ids of a feed's posts that one command reads, and commands of one round trip."""
+_IDS, _IDS_AT_ONCE, _COMMAND = 5000, 21_000, 20
+"""Ids of a feed's posts that one command reads, and those of one round trip; a command costs as much as some ids."""
 _SHORT = 16 * 1024
 """Bytes of a post that is read without asking for its size."""
 _PACKED = (b"Data", FULL.encode())
@@ -322,19 +322,24 @@ class Items:
         return {item_id for item_id, rank in zip(ids, ranks, strict=True) if rank is not None}
 
     async def by_feed(self, ids: Set[str], feeds: Sequence[str]) -> dict[str, list[str]]:
-        """Those of the ids that are posts of the feeds, by feed; nothing if these have many other posts.
+        """Those of the ids that are posts of the feeds, by feed; nothing if these have many other posts, or of feeds
+        whose master of the cluster is away.
 
         For many ids this takes a tenth of the time of `fields`.
         """
-        sizes = await self._redis.pipeline([("ZCARD", keys.feed_items(feed)) for feed in feeds])
-        if sum(sizes) > 4 * len(ids):
+        replies = await within_reach(self._redis, [("ZCARD", keys.feed_items(feed)) for feed in feeds])
+        sizes = {feed: size for feed, size in zip(feeds, replies, strict=True) if isinstance(size, int)}
+        if sum(sizes.values()) > 4 * len(ids):
             return {}
-        pieces = [(feed, at) for feed, size in zip(feeds, sizes, strict=True) for at in range(0, size, _IDS)]
-        found: dict[str, dict[str, None]] = {feed: {} for feed in feeds}
-        for some in batches(pieces, _PIECES_AT_ONCE):
-            commands = [("ZRANGE", keys.feed_items(feed), at, at + _IDS - 1) for feed, at in some]
-            for (feed, _), listed in zip(some, await self._redis.pipeline(commands), strict=True):
-                found[feed].update(dict.fromkeys(filter(ids.__contains__, text(b" ".join(listed)).split())))
+        pieces = [(feed, at, min(size - at, _IDS)) for feed, size in sizes.items() for at in range(0, size, _IDS)]
+        found: dict[str, dict[str, None]] = {feed: {} for feed in sizes}
+        while pieces:
+            count = within((_COMMAND + size for *_, size in pieces), _IDS_AT_ONCE)
+            some, pieces = pieces[:count], pieces[count:]
+            commands = [("ZRANGE", keys.feed_items(feed), at, at + _IDS - 1) for feed, at, _ in some]
+            for (feed, *_), listed in zip(some, await within_reach(self._redis, commands), strict=True):
+                if isinstance(listed, list):
+                    found[feed].update(dict.fromkeys(filter(ids.__contains__, text(b" ".join(listed)).split())))
         return {feed: list(items) for feed, items in found.items() if items}
 
     async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:

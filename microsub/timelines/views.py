@@ -21,6 +21,7 @@ from microsub.model.settings import UnreadStyle
 from microsub.posts import Items, Texts
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reached, text
+from microsub.redis.scripts import batches
 from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.channels.store import ChannelNames, Channels
@@ -355,9 +356,9 @@ class ReaderViews:
         """The items by feed, '' for none and for items that can't be read now. Most are of the `expected` feeds."""
         found = await self._items.by_feed(ids, expected) if len(ids) > _MANY else {}
         listed = {*chain.from_iterable(found.values())}
-        left = [*(ids - listed)] if len(listed) < len(ids) else []
-        for item, feed in zip(left, await self.feeds_of(left), strict=True):
-            found.setdefault(feed, []).append(item)
+        for some in batches([*(ids - listed)] if len(listed) < len(ids) else [], _MANY):
+            for item, feed in zip(some, await self.feeds_of(some), strict=True):
+                found.setdefault(feed, []).append(item)
         return found
 
     async def feeds_of(self, ids: Sequence[str]) -> list[str]:

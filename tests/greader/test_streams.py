@@ -6,6 +6,8 @@ import asyncio
 import gc
 import re
 import tracemalloc
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
@@ -13,9 +15,11 @@ from xml.etree import ElementTree
 import feedparser
 import pytest
 
+from microsub.base.errors import StoreIncomplete, StoreUnavailable
 from microsub.feeds import Event
 from microsub.greader import reads
 from microsub.greader.ids import long_form
+from microsub.redis.protocol import Command, Redis
 from microsub.timelines import views
 from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.reader import Reader
@@ -162,6 +166,54 @@ async def test_counts(
     assert {one["id"]: one["count"] for one in found} == dict.fromkeys((ALL, HOME, LATER, feed), 4)
     row = (await app.json("stream/contents", s=ALL, n=1, xt=READ))["items"][0]
     assert {one["newestItemTimestampUsec"] for one in found} == {row["timestampUsec"]}
+
+
+@pytest.mark.parametrize("prefix", ["feed:", "item:"])
+async def test_many_items_count_while_a_master_is_away(
+    server: World, app: NativeApp, ids: list[str], monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    """Those of feeds that can't be read now count as of no feed."""
+    monkeypatch.setattr(views, "_MANY", 1)
+    await app.get("unread-count")
+    monkeypatch.setattr(server.items, "_redis", Away(server.redis, prefix))
+    found = {one["id"]: one["count"] for one in (await app.json("unread-count", all="true"))["unreadcounts"]}
+    assert found[ALL] == found[HOME] == 5
+    assert sum(count for name, count in found.items() if name.startswith("feed/")) == 5
+
+
+class Away:
+    """A Redis Cluster without the master of all keys that begin so."""
+
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self._redis = redis
+        self._prefix = prefix
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        replies = await self._redis.pipeline(commands)
+        gone = [str(command[1]).startswith(self._prefix) for command in commands]
+        if not any(gone):
+            return replies
+        unavailable = StoreUnavailable("away")
+        raise StoreIncomplete("away", [unavailable if one else reply for one, reply in zip(gone, replies, strict=True)])
+
+
+async def test_feeds_of_many_items_are_asked_in_pieces(
+    server: World, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those whose feeds have far more posts, too: else one request delays all others."""
+    monkeypatch.setattr(views, "_MANY", 2)
+    asked: list[int] = []
+
+    async def fields(self: object, some: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        asked.append(len(some))
+        return await inner(self, some, names)
+
+    inner = type(server.items).fields
+    monkeypatch.setattr(type(server.items), "fields", fields)
+    stored = {str(int(one) - 10**15) for one in ids}
+    found = await server.parts.reading.by_feed(stored, [])
+    assert {*chain(*found.values())} == stored
+    assert asked == [2, 2, 1]
 
 
 async def test_contents_in_every_form_of_id(app: NativeApp, alice: Reader, ids: list[str]) -> None:
