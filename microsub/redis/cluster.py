@@ -160,6 +160,7 @@ _KEYLESS: tuple[Arg, ...] = (
 _PLACES: dict[Arg, int] = dict.fromkeys(_KEYLESS, 0) | {
     "EVAL": 3,
     "EVALSHA": 3,
+    "ZINTER": 2,
     "XGROUP": 2,
     "XINFO": 2,
     "OBJECT": 2,
