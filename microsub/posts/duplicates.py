@@ -290,14 +290,15 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> d
 
     One round trip, and another one if there are more than can be remembered: the surplus is forgotten.
     """
-    asked = [(identity, ("ZRANGEBYSCORE", _key(posts[0]), *_bounds(identity))) for identity, posts in wanted.items()]
+    # Former sets first: members that move to another set in between are then in one of the replies.
     former = [(identity, ("SMEMBERS", key)) for identity in wanted for key in _former(identity)]
-    replies = await redis.pipeline([command for _, command in (*asked, *former)])
+    asked = [(identity, ("ZRANGEBYSCORE", _key(posts[0]), *_bounds(identity))) for identity, posts in wanted.items()]
+    replies = await redis.pipeline([command for _, command in (*former, *asked)])
     known: dict[str, dict[PostOfFeed, None]] = {}
-    for (identity, _), reply in zip(asked, replies, strict=False):
+    for (identity, _), reply in zip(asked, replies[len(former) :], strict=True):
         host = wanted[identity][0].link_host
         known[identity] = dict.fromkeys(PostOfFeed.read(member, host) for member in reply)
-    for (identity, _), reply in zip(former, replies[len(asked) :], strict=True):
+    for (identity, _), reply in zip(former, replies, strict=False):
         known[identity] |= dict.fromkeys(PostOfFeed.former(member) for member in reply)
     found: dict[str, tuple[Duplicate, ...]] = {}
     forget: list[Command] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,10 @@ from microsub.posts.items import Items
 from microsub.posts.repacking import Repacking
 from microsub.redis import keys
 from microsub.redis.migrations import migrate
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Command, Redis
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
-from tests.support.redis_wrappers import Killing, killed_anywhere
+from tests.support.redis_wrappers import Killing, Wrapped, killed_anywhere
 
 FEEDS = ("https://blog.example/atom", "https://blog.example/rss", "https://blog.example/json")
 NAMES = ("one", "two", "three")
@@ -146,6 +148,32 @@ async def test_killed_anywhere_copies_still_know_each_other(real_redis: Redis, l
         return rows, await known(redis, made[-1]), await all_keys(redis)
 
     assert await killed_anywhere(redis, begin, repacking(redis).run, state, again) > 5
+
+
+@LAYOUTS
+@pytest.mark.parametrize("after", range(1, 6))
+async def test_copies_that_move_during_a_look_up_are_found(redis, layout, after):
+    """Redis may run the commands of others between those of a pipeline; on a cluster, they are on several masters."""
+    made = await of_layout(layout, redis)
+    slow = MovesBetween(redis, after)
+    items = await Items(slow).timeline_items([made[0]["one"], made[0]["two"]])
+    assert [[other.item for other in item.duplicates] for item in items] == [[made[1]["one"]], [made[1]["two"]]]
+    assert await sets(redis) == 0
+
+
+class MovesBetween(Wrapped):
+    """Runs look-ups command by command; after some of them, upkeep moves all former sets."""
+
+    def __init__(self, redis: Redis, after: int) -> None:
+        super().__init__(redis)
+        self._after = after
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        if not any(command[0] == "ZRANGEBYSCORE" for command in commands):
+            return list(await super().pipeline(commands))
+        first = await super().pipeline(commands[: self._after])
+        await repacking(self._redis).run()
+        return [*first, *(await super().pipeline(commands[self._after :]))]
 
 
 @LAYOUTS
