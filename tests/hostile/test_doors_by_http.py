@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,10 +23,9 @@ from tests.support import THOROUGH
 from tests.support.own_server import Surfer, enrolled, sign_in
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, Reader, reader
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.web import Answer, Asked, Publisher, publisher
 
-PATIENCE = 240.0
 DOCUMENTS = {**PAGES, **FEEDS}
 AT_ONCE = 3
 """At each door."""
@@ -214,7 +214,9 @@ async def test_a_reader_pages_on_while_every_door_gets_documents(tmp_path: Path)
         statuses = await attack
         # 503 is correct where a machine has no time for parsers; 429 would mean that a door was never tried.
         assert not {429, 500} & {status for found in statuses.values() for status in found}, statuses
-        while untried(doors, installed.log):
+        waited_from = time.monotonic()
+        while missing := untried(doors, installed.log):
+            assert time.monotonic() - waited_from < PATIENCE, f"never requested: {sorted(missing)}"
             await page()
         for wrong in (PARSED_HERE, HELD_UP, "Traceback"):
             assert wrong not in installed.log
