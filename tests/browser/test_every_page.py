@@ -41,6 +41,7 @@ READERS = {
     "/follow": ["/follow", "/follow?q={feed}"],
     "/follow/preview": ["/follow/preview?url={feed}"],
     "/admin/feeds/{id}": ["/admin/feeds/1"],
+    "/admin/users/{name}/quotas": ["/admin/users/ann/quotas"],
     "/channels/{uid}": ["/channels/home"],
     "/channels/{uid}/feeds": ["/channels/home/feeds", "/channels/empty/feeds"],
     "/feed/{feed}": ["/feed/1?channel=home", "/feed/1"],

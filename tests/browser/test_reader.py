@@ -454,15 +454,16 @@ async def test_full_posts_load_without_a_shift(browser: Browser, library: Librar
             "window.shifts = []; new PerformanceObserver(l => l.getEntries().forEach(e => window.shifts.push(e.value)))"
             ".observe({type: 'layout-shift', buffered: true});"
         )
-        await page.get_by_role("button", name="Full", exact=True).click()
-        await page.wait_for_load_state("networkidle")
+        async with page.expect_navigation(wait_until="networkidle"):
+            await page.get_by_role("button", name="Full", exact=True).click()
         skipped = "[...document.querySelectorAll('.post')].filter(e => !e.querySelector('h2').checkVisibility("
         assert await page.evaluate(f"{skipped}{{contentVisibilityAuto: true}})).length > 3")
         lines = "[...document.querySelectorAll('.byline small')].map(e => e.getClientRects().length)"
         assert set(await page.evaluate(lines)) == {1}
-        for _ in range(8):
+        title = "document.activeElement.querySelector('h2')?.innerText"
+        for wanted in (await page.locator(".post h2").all_text_contents())[:8]:
             await page.keyboard.press("j")
-        assert await page.evaluate("document.activeElement.querySelector('h2').innerText") == "Post 38"
+            await page.wait_for_function(f"wanted => {title} === wanted", arg=wanted.strip())
         assert abs(await page.evaluate("document.activeElement.getBoundingClientRect().top") - 8) < 2
         assert await page.evaluate("window.shifts") == []
 

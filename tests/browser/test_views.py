@@ -59,9 +59,9 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
             {"uid": "home", "name": "Home", "feeds": [address]},
             {"uid": "none", "name": "Nothing new"},
             {"uid": "more", "name": "More", "feeds": [short]},
-            {"uid": "art", "name": "Art", "feeds": [feeds.serve_document("/art", _pictures(feeds))]},
         ]
-        users = {name: {"channels": channels} for name in USERS}
+        art = {"uid": "art", "name": "Art", "feeds": [feeds.serve_document("/art", _pictures(feeds))]}
+        users = {name: {"channels": [*channels, art] if name == "ann" else channels} for name in USERS}
         folder, settings = tmp_path_factory.mktemp("views"), {"first_fetch_unread": 1000}
         async with reading_server(folder, users, *USERS, polls=2, settings=settings) as made:
             yield made
