@@ -70,11 +70,13 @@ class ReadState:
         uids = await channels_named(self._redis, user, GLOBAL)
         unread = await unread_in(self._redis, user, uids)
         have_hidden = await self._redis.pipeline([("EXISTS", keys.hidden(user, uid)) for uid in uids])
-        changed: set[str] = set()
+        wanted, changed = {*ids}, set[str]()
         for uid, has_hidden in zip(uids, have_hidden, strict=True):
-            found = {*ids} & {*unread[uid]}
+            found = wanted.intersection(unread[uid])
             if has_hidden:
                 found |= await members_at(self._redis, [keys.hidden(user, uid)], ids)
+            if not found:
+                continue
             ordered = await asyncio.to_thread(_in_order, found)
             with suppress(NotFound):  # the channel has been removed
                 changed |= await self._mark_named(user, uid, ordered, "read", now, _OF_MANY)

@@ -46,6 +46,8 @@ async def test_a_feed_hidden_in_all(two_feeds: Reader, server: World) -> None:
     await server.publish(FEED, *posts("loud 3", at=NOON + 100))
     assert sorted(await alice.names("home")) == ["loud 1", "loud 2", "loud 3", "quiet"]
     assert await alice.names("global") == ["quiet"]
+    page = await alice.get(action="timeline", channel="global", is_read="false")
+    assert [item["name"] for item in page["items"]] == ["quiet"]
     assert await unread(server, "alice") == 1
     await alice.post(action="timeline", method="mark_read", channel="global", last_read_entry="everything")
     assert await unread(server, "alice") == 0

@@ -12,7 +12,7 @@ from microsub.timelines.sync import arrivals
 from microsub.timelines.sync.arrivals import ArrivalQuery, forget_order, keep_order, places_of, repair_all_arrivals
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.redis_wrappers import Between, CountingRedis, Killing, Wrapped, killed_anywhere
+from tests.support.redis_wrappers import Between, CountingRedis, InRow, Killing, Wrapped, killed_anywhere
 from tests.support.timelines import unread_of_layout_12
 
 
@@ -195,6 +195,21 @@ async def test_unread_items_by_channel(world: OneReader, count: int) -> None:
     assert places == {row.id: row.position for row in await world.arrivals(size=1000) if not row.is_read}
     assert sorted(shown["home"], key=int) == [str(number) for number in range(count) if number not in {5, 6}]
     assert sorted(shown["work"]) == ["2000", "3", "4"]
+
+
+async def test_channels_are_asked_at_once_for_items_that_several_show(world: OneReader) -> None:
+    """Ten channels, and an item in two of them, take no more round trips than one channel does, but one."""
+    uids = ["home", "work", *(f"c{number}" for number in range(8))]
+    for uid in uids[2:]:
+        await world.channels.create(ANN, uid, NOW, uid)
+    await world.follow("work", "1")
+    for uid in ("home", "work"):
+        await world.add(uid, item(3))
+    await world.timelines.mark_read(ANN, "work", ["3"], NOW)
+    redis = InRow(world.redis)
+    _, shown = await arrivals.unread_by_channel(redis, ANN, uids)
+    assert {uid: ids for uid, ids in shown.items() if ids} == {"home": ["3"], "work": ["3"]}
+    assert len(redis.rows) <= 4
 
 
 async def test_places_without_states(world: OneReader) -> None:

@@ -53,3 +53,18 @@ async def test_the_newest_of_many_channels_come_first(redis: Redis, seed: int) -
             assert all(row.is_read == (row.id not in anywhere) for row in found)
             assert all(row.id in posts[row.channel] for row in found)
             assert all(row.is_read or row.id in unread[row.channel] for row in found)
+
+
+async def test_an_unread_item_behind_a_read_one_is_found_in_a_later_channel(redis: Redis) -> None:
+    """When the page knows already how new an item must be, all items of a channel that are as new are examined."""
+    for uid, posts in {"a": {"10": True}, "b": {"9": True}, "c": {"12": False, "11": True}}.items():
+        await redis.pipeline(
+            [
+                ("ZADD", keys.channels("ann"), ord(uid), uid),
+                ("HSET", keys.channel("ann", uid), "name", uid),
+                *(("ZADD", keys.posts("ann", uid), item, item) for item in posts),
+                *(("SADD", keys.unread("ann", uid), item) for item, is_open in posts.items() if is_open),
+            ]
+        )
+    page = (await read_range(redis, "ann", "global", TimelineRange(1, unread_only=True), 0))[1]
+    assert [row.id for row in page.rows] == ["11"]

@@ -196,6 +196,8 @@ async def test_an_unread_id_takes_few_bytes(world: OneReader, number: int, most:
 
 SPREADS: dict[str, Callable[[random.Random, int], Iterable[int]]] = {
     "a few": lambda chance, size: chance.sample(range(1, size + 1), 9),
+    "dozens": lambda chance, size: chance.sample(range(1, size + 1), 80),
+    "the oldest dozens": lambda _chance, _size: range(1, 81),
     "many": lambda chance, size: chance.sample(range(1, size + 1), size * 2 // 3),
     "the oldest": lambda _chance, size: range(1, size // 4),
     "the newest": lambda _chance, size: range(size - size // 4, size + 1),

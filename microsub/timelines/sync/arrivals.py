@@ -12,6 +12,7 @@ a native app that reads, a device that is notified of posts, an output feed that
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, repeat
@@ -35,8 +36,10 @@ _PIECE, _SETS_AT_ONCE = 5000, 4
 
 ZSCAN would take eighteen times as long.
 """
-_LISTED = 500
-"""Unread items of a channel that a script lists: for more, a command of its own takes a tenth of the time."""
+_LISTED, _LISTS_AT_ONCE = 500, 10
+"""Unread items of a channel that a script lists, as for more, a command of its own takes a tenth of the time; and
+channels of one round trip.
+"""
 _WHOLE = 10_000
 """Unread items of a channel that are read in one reply: pieces, which come from all of its items, take longer."""
 EXAMINED = 20_000
@@ -270,9 +273,12 @@ async def unread_by_channel(
     places = await places_of(redis, user, list(dict.fromkeys(chain.from_iterable(unread.values()))))
     several = await _in_several(redis, user, places)
     async for uid, ids in in_turns(unread.items(), 1):
-        elsewhere = list(several.difference(ids)) if several else []
-        there = await members_at(redis, [keys.posts(user, uid)], elsewhere) if elsewhere else ()
-        unread[uid] = [*filter(places.__contains__, ids), *there]
+        unread[uid] = [*filter(places.__contains__, ids)]
+    for some in batches([*unread] if several else [], max(1, _CHUNK // max(1, len(several)))):
+        elsewhere = {uid: ids for uid in some if (ids := [*several.difference(unread[uid])])}
+        asked = [members_at(redis, [keys.posts(user, uid)], ids) for uid, ids in elsewhere.items()]
+        for uid, there in zip(elsewhere, await asyncio.gather(*asked), strict=True):
+            unread[uid] += there
     return places, unread
 
 
@@ -292,7 +298,7 @@ async def unread_in(redis: Redis, user: str, uids: Sequence[str]) -> dict[str, l
     """The unread items of each of these channels, as `arrivals_in`. One round trip for a few hundred items."""
     found: dict[str, list[str]] = {}
     large: list[str] = []
-    for several in batches(uids, _SETS_AT_ONCE):
+    for several in batches(uids, _LISTS_AT_ONCE):
         for uid, ids in zip(several, await few_unread(redis, [(user, uid) for uid in several], _LISTED), strict=True):
             if not isinstance(ids, int):
                 found[uid] = ids
