@@ -466,6 +466,15 @@ async def test_full_posts_load_without_a_shift(browser: Browser, library: Librar
             await page.wait_for_function(f"wanted => {title} === wanted", arg=wanted.strip())
         assert abs(await page.evaluate("document.activeElement.getBoundingClientRect().top") - 8) < 2
         assert await page.evaluate("window.shifts") == []
+        ends = await page.evaluate(
+            """[...document.activeElement.querySelectorAll(".acts :is(button, a)")].flatMap((one) => {
+              one.scrollIntoView({ block: "center" });
+              const { left, right, top, height } = one.getBoundingClientRect();
+              return [left + 2, right - 2].map((x) => one.contains(document.elementFromPoint(x, top + height / 2)));
+            })"""
+        )
+        assert ends
+        assert all(ends)
 
 
 async def test_hostile_posts_do_nothing(browser: Browser, library: Library) -> None:
