@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -631,6 +632,150 @@ class Liferea(NativeClient):
         return feed
 
 
+class Vienna(NativeClient):
+    """Reads the feeds whose unread count or newest post isn't what it has, since fifteen minutes before the last time.
+
+    The other feeds are read whole, as by its command *Force Refresh*: only so it sees stars from elsewhere.
+    """
+
+    mark_size = 1
+
+    async def sign_in(self) -> None:
+        account = f"Email={quote(self.user)}&Passwd={quote(self.password)}"
+        reply = await self.send("accounts/ClientLogin?accountType=GOOGLE&service=reader", account)
+        (self.auth,) = [line.removeprefix("Auth=") for line in reply.text.split("\n") if line.startswith("Auth=")]
+        self.token = (await self.send("reader/api/0/token")).text  # with its line end
+        self.updated: dict[str, int] = {}
+
+    async def fetch(self) -> None:
+        self.listed((await self.json("reader/api/0/subscription/list?client=Vienna&output=json"))["subscriptions"])
+        need(all(feed.startswith("feed/") for feed in self.feeds), "a feed isn't called feed/…")
+        self.posts = {given: post for given, post in self.posts.items() if post.feed in self.feeds}
+        counts = await self.json("reader/api/0/unread-count?client=Vienna&output=json&allcomments=false")
+        unread = {one["id"]: one for one in many(counts["unreadcounts"], "unreadcounts")}
+        for feed in self.feeds:
+            known = sum(not post.is_read for post in self.posts.values() if post.feed == feed)
+            there = unread.get(feed, {"count": 0, "newestItemTimestampUsec": "0"})
+            newest = int(text(there["newestItemTimestampUsec"], "newestItemTimestampUsec")) // 10**6
+            since = self.updated.get(feed, 0)
+            await self.read(feed, since if newest > since or whole(there["count"], "count") != known else None)
+
+    async def read(self, feed: str, since: int | None) -> None:
+        """Read a feed since that Unix time, or whole."""
+        named = f"feed/{quote(feed.removeprefix('feed/'), safe='')}"
+        limit = "&n=10000" if since is None else f"&ot={max(0, since - 900)}&n=1000"
+        path = f"reader/api/0/stream/contents/{named}?client=Vienna&comments=false&likes=false{limit}&output=json"
+        page = await self.json(path)
+        self.updated[feed] = whole(page["updated"], "updated", 63)  # a text would crash it
+        for one in many(page["items"], "items"):
+            text((one.get("content") or one["summary"])["content"], "content")
+            text(one["alternate"][0]["href"], "href")
+            whole(one["published"], "published", 63)
+            self.posts[decimal_id(text(one["id"], "id"))] = Post(feed, text(one["title"], "title"))
+        lists = []
+        for state in (f"xt={READ}", f"it={STARRED}"):
+            asked = f"client=Vienna&s={named}&{state}&n=1000&output=json"
+            refs = many((await self.json(f"reader/api/0/stream/items/ids?{asked}"))["itemRefs"], "itemRefs")
+            lists.append({str(int(text(one["id"], "id"))) for one in refs})
+        for given, post in self.posts.items():
+            if post.feed == feed:
+                post.is_read, post.is_starred = given not in lists[0], given in lists[1]
+
+    async def send_marks(self, tag: str, ids: Sequence[str], *, adds: bool) -> None:
+        marks = f"{'a' if adds else 'r'}={quote(tag, safe='')}&async=true&i={quote(long_id(ids[0]), safe='')}"
+        await self.send("reader/api/0/edit-tag", f"T={quote(self.token, safe='')}&{marks}")
+
+    async def edit(self, feed: str, change: str) -> None:
+        body = f"T={quote(self.token, safe='')}&ac=edit&s={quote(feed, safe='')}&{change}"
+        await self.send("reader/api/0/subscription/edit?client=Vienna", body)
+
+    async def subscribe(self, url: str, folder: str) -> str:
+        body = f"T={quote(self.token, safe='')}&quickadd={quote(url, safe='')}"
+        feed = text((await self.json("reader/api/0/subscription/quickadd?client=Vienna", body))["streamId"], "streamId")
+        await self.edit(feed, f"a={quote(LABEL + folder, safe='')}")
+        return feed
+
+    async def move(self, feed: str, folder: str) -> None:
+        before = self.feeds[feed].folder
+        await self.edit(feed, f"a={quote(LABEL + folder, safe='')}")
+        await self.edit(feed, f"r={quote(LABEL + before, safe='')}")
+
+    async def rename(self, feed: str, title: str) -> None:
+        await self.edit(feed, f"t={quote(title, safe='')}")
+
+
+class Twine(NativeClient):
+    """Reads what arrived since a day before its last sync, at first two weeks; and sends no token with its changes."""
+
+    mark_size = 500
+    synced: float | None = None
+
+    async def sign_in(self) -> None:
+        reply = await self.send("accounts/ClientLogin", f"Email={self.user}&Passwd={quote(self.password)}")
+        found = re.search("Auth=([^&]+)", reply.text)
+        self.auth = found[1].strip() if found else ""
+        need(self.auth and "\n" not in self.auth, "Auth isn't the last line")
+        text((await self.json("reader/api/0/user-info?output=json"))["userName"], "userName", empty=False)
+
+    async def fetch(self) -> None:
+        now = self.server.now
+        subscriptions = (await self.json("reader/api/0/subscription/list?output=json"))["subscriptions"]
+        self.listed(subscriptions, several=True)
+        self.posts = {given: post for given, post in self.posts.items() if post.feed in self.feeds}
+        tags = {text(one["id"], "id") for one in (await self.json("reader/api/0/tag/list?output=json"))["tags"]}
+        for one in subscriptions:
+            need({text(category["id"], "id") for category in one["categories"]} <= tags, "a folder isn't listed")
+        since = now - 14 * 86_400 if self.synced is None else self.synced - 86_400
+        await self.articles(f"s={quote(ALL, safe='')}&n=500&ot={int(since)}&output=json")
+        self.synced = now
+        await self.articles(f"s={quote(STARRED, safe='')}&n=500&output=json")
+        lists = []
+        for state in (f"s={quote(ALL, safe='')}&xt={quote(READ, safe='')}", f"s={quote(STARRED, safe='')}"):
+            page = await self.json(f"reader/api/0/stream/items/ids?{state}&n=50000&output=json")
+            lists.append([str(int(text(one["id"], "id"))) for one in many(page["itemRefs"], "itemRefs")])
+        self.states(*lists)
+
+    async def articles(self, asked: str) -> None:
+        """Read a stream in pages; posts of feeds that it doesn't know are left out."""
+        more = ""
+        while True:
+            page = await self.json(f"reader/api/0/stream/contents?{asked}{more}")
+            for one in many(page["items"], "items"):
+                text(one["summary"]["content"], "content")
+                whole(one["published"], "published", 63)
+                [text(link["href"], "href") for link in [*one["canonical"], *one["alternate"]]]
+                feed = text(one["origin"]["streamId"], "streamId")
+                if feed in self.feeds:
+                    self.posts[decimal_id(text(one["id"], "id"))] = Post(feed, text(one["title"], "title"))
+            if not page["items"] or page.get("continuation") is None:
+                return
+            more = f"&c={quote(text(page['continuation'], 'continuation'), safe='')}"
+
+    async def send_marks(self, tag: str, ids: Sequence[str], *, adds: bool) -> None:
+        items = "&".join(f"i={quote(long_id(one), safe='')}" for one in ids)
+        await self.send("reader/api/0/edit-tag", f"{items}&{'a' if adds else 'r'}={quote(tag, safe='')}")
+
+    async def edit(self, feed: str, change: str) -> None:
+        await self.send("reader/api/0/subscription/edit", f"{change}&s={quote(feed, safe='')}")
+
+    async def subscribe(self, url: str, folder: str) -> str:
+        added = (await self.send(f"reader/api/0/subscription/quickadd?quickadd={quote(url, safe='')}", b"", "")).json()
+        feed = text(added["streamId"], "streamId", empty=False)
+        with suppress(Refused):  # it makes the folder first, and doesn't look at the reply
+            await self.edit("", f"ac=edit&a={quote(LABEL + folder, safe='')}")
+        await self.edit(feed, f"ac=edit&a={quote(LABEL + folder, safe='')}")
+        return feed
+
+    async def move(self, feed: str, folder: str) -> None:
+        await self.edit(feed, f"ac=edit&a={quote(LABEL + folder, safe='')}")
+
+    async def rename(self, feed: str, title: str) -> None:
+        await self.edit(feed, f"ac=edit&t={quote(title, safe='')}")
+
+    async def unsubscribe(self, feed: str) -> None:
+        await self.edit(feed, "ac=unsubscribe")
+
+
 CLIENTS: tuple[Callable[..., NativeClient], ...] = (
-    NetNewsWire, Readrops, ReadYou, FluentReader, RssGuard, CapyReader, Newsboat, Liferea,
+    NetNewsWire, Readrops, ReadYou, FluentReader, RssGuard, CapyReader, Newsboat, Liferea, Vienna, Twine,
 )  # fmt: skip
