@@ -32,7 +32,8 @@ class Steps:
 
 async def test_an_empty_database_gets_our_version(redis):
     """There is nothing to migrate; the first process writes the version, once."""
-    assert await asyncio.gather(*(migrate(redis) for _ in range(3))) == [0, 0, 0]
+    found = await asyncio.gather(*(migrate(redis) for _ in range(3)))
+    assert {0} <= set(found) <= {0, VERSION}, "a late one finds what the first has written"
     assert await schema_version(redis) == VERSION
     assert await migrate(redis) == VERSION
 
