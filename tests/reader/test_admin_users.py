@@ -199,6 +199,13 @@ async def test_backend_json_is_stronger_than_the_page(admin: ReadingVisitor, bob
     await bob.post(403, action="channels", name="two")
     levels = await server.parts.quotas.levels("bob")
     assert (levels.declared.channels, levels.chosen.feeds) == (1, 7)
+    await server.declared.set_user("bob", UserSettings(quotas=Quotas(feeds=9)))
+    server.effective.forget()
+    form = await admin.get(QUOTAS)
+    await admin.browser.submit(form, QUOTAS, channels="5")
+    await server.declared.set_user("bob", UserSettings())
+    server.effective.forget()
+    assert (await server.parts.quotas.levels("bob")).chosen == Quotas(channels=5, feeds=7)
 
 
 @pytest.mark.parametrize(

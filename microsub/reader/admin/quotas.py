@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from starlette.responses import Response
@@ -59,7 +59,7 @@ def routes(
 ) -> list[Route]:
     """The page, for admins only. `changed` is called after a change."""
     form_page = admins(partial(_form, accounts, quotas))
-    choose = admins(partial(_choose, accounts, settings, changed))
+    choose = admins(partial(_choose, accounts, quotas, settings, changed))
     return [page(site, PATH, form_page), form(site, PATH, choose, form_page)]
 
 
@@ -73,11 +73,16 @@ async def _form(accounts: Accounts, quotas: UserQuotas, visit: PageVisit) -> Res
 
 
 async def _choose(
-    accounts: Accounts, settings: DeclaredSettings, changed: Callable[[], None], visit: PageVisit
+    accounts: Accounts,
+    quotas: UserQuotas,
+    settings: DeclaredSettings,
+    changed: Callable[[], None],
+    visit: PageVisit,
 ) -> Response:
     name = await _user(accounts, visit)
-    chosen = {one: number for one in LABELS if (number := _number(one, visit)) is not None}
-    await settings.set_quotas(name, Quotas(**chosen))
+    # The form doesn't send the fields that backend.json sets: what was chosen for them applies once it no longer does.
+    chosen = {one: _number(one, visit) for one in LABELS if one in visit.form}
+    await settings.set_quotas(name, replace((await quotas.levels(name)).chosen, **chosen))
     changed()
     return visit.go(PATH.format(name=name), done="yes")
 
