@@ -277,7 +277,8 @@ class WebParts:
     def output_contents(self) -> OutputContents:
         """The items of output feeds."""
         most, finding = partial(self.quotas.most, "output_items"), self._post_search(visits=False)
-        return output_contents(self.stores, most, finding, self.reading.fill, self.settings.base_url)
+        reading, base_url = self.reading, self.settings.base_url
+        return output_contents(self.stores, most, finding, reading.fill, base_url, reading.own_view)
 
     @cached_property
     def topics(self) -> Topics | None:

@@ -235,14 +235,16 @@ def output_contents(
     search: outputs.ItemSearch | None = None,
     fill: outputs.FillTimelines | None = None,
     base_url: str | None = None,
+    own_view: timelines.OwnView | None = None,
 ) -> outputs.OutputContents:
     """The use cases on items of output feeds, at most `most` of them, and items that `search` finds.
 
-    `fill` adds waiting posts to timelines before they are read. Documents name our hub if there is a `base_url`.
+    `fill` adds waiting posts to timelines before they are read. Documents name our hub if there is a `base_url`. The
+    `own_view` of pages remembers for documents, too.
     """
     hubs = () if base_url is None else (f"{base_url}{HUB}",)
     parts = (stores.outputs, stores.items, stores.feeds, most)
-    own_view = timelines.OwnView(stores.channels, stores.feeds)
+    own_view = own_view or timelines.OwnView(stores.channels, stores.feeds)
     return outputs.OutputContents(*parts, own_view=own_view, search=search, fill=fill, hubs=hubs)
 
 
