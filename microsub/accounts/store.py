@@ -9,7 +9,7 @@ they are never confused with tokens of apps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -171,6 +171,21 @@ class Accounts:
         if foreign:
             raise InvalidRequest(f"unknown user setting '{min(foreign)}'")
         await self._change(name, *(part for key, value in settings.items() for part in (key, value or "")))
+
+    async def revise_setting(self, name: str, setting: str, known: str, revise: Callable[[str], str]) -> None:
+        """Set a setting of a user to what `revise` makes of its value; '' is none.
+
+        `known` is the value as the caller has read it. `revise` is called again if another process has changed it
+        since, so no change is lost. One round trip, and one for each change meanwhile. Raises NotFound.
+        """
+        while True:
+            call = load("setting_revise")(name, name=setting, before=known, after=revise(known))
+            found = await self._redis.script(call)
+            if not found:
+                raise await absent(self._redis, name)
+            if isinstance(found, int):
+                return
+            known = text(found[0])
 
     async def disable_user(self, name: str, now: float) -> None:
         """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound.

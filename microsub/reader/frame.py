@@ -20,7 +20,8 @@ class ReaderSite:
     """The site of the web interface.
 
     `changed` is called after a change of data that backend.json declares. `topics_changed` is called with a user whose
-    topics of the hub may have changed, and the time. `keep` keeps choices with a user's account, as texts by name.
+    topics of the hub may have changed, and the time. `keep` keeps choices with a user's account, as texts by name;
+    `revise` changes one of them as `Accounts.revise_setting` does.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class ReaderSite:
         changed: Callable[[], None],
         topics_changed: Callable[[str, float], Awaitable[object]],
         keep: Callable[[str, Mapping[str, str]], Awaitable[None]],
+        revise: Callable[[str, str, str, Callable[[str], str]], Awaitable[None]],
     ) -> None:
         self.site = site
         self.links: Callable[[PageVisit], Awaitable[ChannelLinks]] = channels.links
@@ -38,7 +40,7 @@ class ReaderSite:
         self._quotas = quotas
         self._changed = changed
         self.topics_changed = topics_changed
-        self.keep = keep
+        self.keep, self.revise = keep, revise
 
     async def user(self, visit: PageVisit) -> str:
         """The signed-in user; counts one request. Raises SignInNeeded and TooManyRequests.

@@ -304,7 +304,8 @@ def _reader_routes(
     """The pages of the web interface."""
     stores = parts.stores
     links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
-    reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed, stores.accounts.set_settings)
+    keeping = (stores.accounts.set_settings, stores.accounts.revise_setting)
+    reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed, *keeping)
     read_state = ReadState(stores.redis, stores.items.scores)
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
     faces = FeedFaces(stores.feeds)

@@ -242,26 +242,32 @@ class UserImport:
         there = await self.accounts.user(self._user)
         settings = dict(there.settings) if there is not None else {}
         if record.display and not settings.get("display"):
-            settings["display"] = Display().changed(record.display).stored()
+            display = Display().changed(record.display).stored()
+            await self.accounts.set_settings(self._user, {"display": display})
         searched = self._names.channels.keys() | {GLOBAL}
         shown = searched | {LAST_CHOICE}
         views = {uid: ChannelDisplay().changed(view) for uid, view in record.views.items() if uid in shown}
         await self.displays.restore(self._user, views)
-        kept = [*KeptSearch.read(settings.get("searches", ""))]
-        known = {(one.words, one.uid) for one in kept}
-        for one in record.searches:
-            words, name = one.words.strip(), on_one_line(one.name)[:MOST_OF_KEPT]
-            if (words, one.uid) in known:
-                continue
-            if not 0 < len(words) <= MOST_OF_QUERY or one.uid not in searched or len(kept) >= MOST_KEPT:
-                why = f"a search needs words and a channel, and at most {MOST_KEPT} are kept"
-                self._report.skipped.append(Skipped(one.uid, one.name[:_SHOWN], why))
-            else:
-                known.add((words, one.uid))
-                kept.append(KeptSearch(name or words[:MOST_OF_KEPT], words, one.uid, one.best))
-        settings["searches"] = stored_searches(kept)
-        changes = {name: value for name in ("display", "searches") if (value := settings.get(name))}
-        await self.accounts.set_settings(self._user, changes)
+        skipped: list[Skipped] = []
+
+        def joined(stored: str) -> str:
+            skipped.clear()
+            kept = [*KeptSearch.read(stored)]
+            known = {(one.words, one.uid) for one in kept}
+            for one in record.searches:
+                words, name = one.words.strip(), on_one_line(one.name)[:MOST_OF_KEPT]
+                if (words, one.uid) in known:
+                    continue
+                if not 0 < len(words) <= MOST_OF_QUERY or one.uid not in searched or len(kept) >= MOST_KEPT:
+                    why = f"a search needs words and a channel, and at most {MOST_KEPT} are kept"
+                    skipped.append(Skipped(one.uid, one.name[:_SHOWN], why))
+                else:
+                    known.add((words, one.uid))
+                    kept.append(KeptSearch(name or words[:MOST_OF_KEPT], words, one.uid, one.best))
+            return stored_searches(kept)
+
+        await self.accounts.revise_setting(self._user, "searches", settings.get("searches", ""), joined)
+        self._report.skipped += skipped
 
     def _addresses(self, uid: str, urls: Sequence[str]) -> dict[str, str]:
         """The valid URLs of a rule, normalised; original → URL.

@@ -6,7 +6,8 @@ from microsub.model.jf2 import Enclosure, Entry
 from microsub.reader.reading.listening import LONGEST_TITLE, MOST_BYTES, MOST_EPISODES
 from tests.reader.conftest import ReadingVisitor
 from tests.support.posts import NOON
-from tests.support.visitor import Shown, fields_of
+from tests.support.redis_wrappers import Between, once
+from tests.support.visitor import Shown, Visitor, fields_of
 
 BAR = "/listening"
 
@@ -85,6 +86,25 @@ async def test_the_queue_is_bounded(ann: ReadingVisitor) -> None:
     assert (long.status, "finds no room in your queue" in long.text) == (400, True)
     foreign = await press(ann, path, "play", "https://evil.example/x.mp3")
     assert foreign.status == 404
+
+
+async def test_two_web_processes_change_the_queue(ann: ReadingVisitor) -> None:
+    """Also if one adds an episode between what the other reads and writes: neither change is lost."""
+    urls = {name: f"https://a.example/{name}.mp3" for name in ("one", "two")}
+    paths = {name: await episode(ann, name) for name in urls}
+    page = await press(ann, paths["one"], "play", urls["one"])
+
+    async def elsewhere() -> None:
+        await press(ann, paths["two"], "add", urls["two"])
+
+    far = ann.server.through(Between(ann.server.redis, once("setting_revise", elsewhere)))
+    browser = Visitor(far.app, ann.browser.address)
+    browser.client.cookies.update(ann.browser.cookies)
+    fields = fields_of(page.form(BAR)) | {"current": urls["one"], "seconds": "71"}
+    assert (await browser.post(BAR, fields, accept="application/json")).status == 204
+    page = await ann.get("/channel/home")
+    assert queue(page) == ["one", "two"]
+    assert page.tree.css_first("#listening audio").attributes["data-at"] == "71"
 
 
 async def test_an_invalid_position_changes_nothing(ann: ReadingVisitor) -> None:

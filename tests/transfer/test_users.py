@@ -46,6 +46,7 @@ from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
 from tests.support.reader import Reader
 from tests.support.readers import instance, posts
+from tests.support.redis_wrappers import Between, once
 from tests.support.world import World
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
@@ -279,6 +280,21 @@ async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here:
     assert KeptSearch.read(user.settings["searches"]) == (*own, KeptSearch("Ebb", "tide -flood"))
     views = await displays.all("ann")
     assert (views["news"].view, views["global"]) == ("cards", ChannelDisplay("cards", "oldest", "day"))
+
+
+async def test_a_search_that_is_kept_during_an_import_stays(body: bytes, here: World) -> None:
+    """It is kept by a page while the import writes those of the file."""
+    await here.reader("ann", "news")
+    mine = KeptSearch("Mine", "fog", "news")
+
+    async def keep() -> None:
+        await here.accounts.set_settings("ann", {"searches": stored_searches([mine])})
+
+    await bring(here.through(Between(here.redis, once("setting_revise", keep))), body)
+    user = await here.accounts.user("ann")
+    assert user
+    assert mine in KeptSearch.read(user.settings["searches"])
+    assert len(KeptSearch.read(user.settings["searches"])) > 1
 
 
 async def test_a_search_of_an_unknown_channel_refuses_the_file(body: bytes, here: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,8 +31,8 @@ def routes(reader: ReaderSite) -> list[Route]:
 
 async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once: bool) -> None:
     """Play an episode now, before the current one, or after all others. Raises InvalidRequest if the queue is full."""
-    async with reader.site.turns.of(visit.user):
-        queue = await _queue(visit)
+
+    def changed(queue: Sequence[Episode]) -> Sequence[Episode]:
         known = next((one for one in queue if one.url == episode.url), None)
         wanted = known or replace(episode, title=episode.title[:LONGEST_TITLE])
         if known is None and (
@@ -40,35 +40,35 @@ async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once
         ):
             raise InvalidRequest(N_("This episode finds no room in your queue. Remove another one first."))
         if at_once:
-            await _keep(reader, visit, [wanted, *(one for one in queue if one.url != wanted.url)])
-        elif known is None:
-            await _keep(reader, visit, [*queue, wanted])
+            return [wanted, *(one for one in queue if one.url != wanted.url)]
+        return queue if known is not None else [*queue, wanted]
+
+    await _revise(reader, visit, changed)
 
 
 async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
     """Play or remove an episode of the queue, or note the position in one: the button's value is its address."""
-    user, fields = await reader.user(visit), visit.form
-    seconds = fields.text("seconds")
+    await reader.user(visit)
+    fields, seconds = visit.form, visit.form.text("seconds")
     at = min(int(seconds), _MOST_SECONDS) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 12 else None
-    async with reader.site.turns.of(user):
-        queue = await _queue(visit)
+
+    def changed(queue: Sequence[Episode]) -> Sequence[Episode]:
         if at is not None:
             queue = [replace(one, at=at) if one.url == fields.text("current") else one for one in queue]
         if "play" in fields:
-            queue.sort(key=lambda one: one.url != fields.text("play"))
-        elif "remove" in fields:
-            queue = [one for one in queue if one.url != fields.text("remove")]
-        await _keep(reader, visit, queue)
+            return sorted(queue, key=lambda one: one.url != fields.text("play"))
+        return [one for one in queue if "remove" not in fields or one.url != fields.text("remove")]
+
+    await _revise(reader, visit, changed)
     if visit.request.headers.get("accept", "").startswith("application/json"):
         return Response(status_code=204)
     return visit.go(own_path(fields.text("back")) or HOME)
 
 
-async def _queue(visit: PageVisit) -> list[Episode]:
-    """The queue as it is now. All of it is one value, so it is changed in the user's turn."""
-    await visit.look()
-    return [*episodes_in(visit.require_session().playing)]
+async def _revise(
+    reader: ReaderSite, visit: PageVisit, changed: Callable[[Sequence[Episode]], Sequence[Episode]]
+) -> None:
+    def revise(stored: str) -> str:
+        return stored_episodes(changed(episodes_in(stored)))
 
-
-async def _keep(reader: ReaderSite, visit: PageVisit, queue: Sequence[Episode]) -> None:
-    await reader.keep(visit.user, {"playing": stored_episodes(queue)})
+    await reader.revise(visit.user, "playing", visit.require_session().playing, revise)
