@@ -12,7 +12,7 @@ from microsub.base.urls import web_address
 from microsub.discovery import EnteredAddresses, Search
 from microsub.fetch import asking_for
 from microsub.greader.api import OK, NativeCall, NativeRoute, NativeTable, json_reply
-from microsub.greader.ids import stream_of
+from microsub.greader.ids import stream_of, streams_of
 from microsub.greader.streams import label_names, pick_feed
 from microsub.model.reader import Subscription
 from microsub.timelines import Channels, Following
@@ -196,9 +196,8 @@ class NativeFollows:
     async def _labelled(self, call: NativeCall, parameter: str, *, create: bool = True) -> list[str]:
         """The channels that a parameter names as labels; with `create`, missing ones are created."""
         labels, found = label_names(call.channels), list[str]()
-        for text in call.params.many(parameter):
-            label = stream_of(text)
-            if label is None or label.kind != "label":
+        for label in streams_of(parameter, call.params.many(parameter)):
+            if label.kind != "label":
                 continue
             if label.value in labels:
                 found.append(labels[label.value])

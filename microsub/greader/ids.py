@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,8 @@ _DECIMAL = re.compile(r"[0-9]{16,19}")
 LABEL = "user/-/label/"
 STATE = "user/-/state/com.google/"
 READING_LIST, READ, STARRED = f"{STATE}reading-list", f"{STATE}read", f"{STATE}starred"
+MOST_STREAMS = 50
+"""Maximum number of streams that one parameter may name: each costs round trips, and each new label a channel."""
 OTHER = "other"
 """The feed of all items whose own feed isn't followed: apps tie every item to a feed."""
 
@@ -69,6 +71,13 @@ def stream_of(text: str) -> StreamName | None:
     if found is None:
         return None
     return StreamName("state", found["state"]) if found["state"] else StreamName("label", found["label"])
+
+
+def streams_of(name: str, texts: Sequence[str]) -> list[StreamName]:
+    """The streams that the values of a parameter name, without other texts. Raises InvalidRequest for too many."""
+    if len(texts) > MOST_STREAMS:
+        raise InvalidRequest(f"'{name}' names too many streams: expected {MOST_STREAMS} at most")
+    return [stream for text in texts if (stream := stream_of(text)) is not None]
 
 
 def seconds(name: str, text: str | None) -> int | None:

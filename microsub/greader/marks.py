@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from microsub.accounts import AppRequests
 from microsub.base.errors import InvalidRequest
 from microsub.greader.api import MOST_BODY, OK, NativeCall, NativeRoute, NativeTable
-from microsub.greader.ids import StreamName, items_of, microseconds, stream_of
+from microsub.greader.ids import StreamName, items_of, microseconds, stream_of, streams_of
 from microsub.greader.streams import StreamQuery, Streams, label_names
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
 from microsub.posts import Items
@@ -51,7 +51,7 @@ class NativeMarks:
         if len(named) > MOST_NAMED:
             raise InvalidRequest(f"'i' names too many items: expected {MOST_NAMED} at most")
         ids = items_of(named)
-        added, removed = ([stream_of(text) for text in call.params.many(name)] for name in ("a", "r"))
+        added, removed = (streams_of(name, call.params.many(name)) for name in ("a", "r"))
         labels = label_names(call.channels)
         if named and not ids:
             return OK
@@ -108,8 +108,8 @@ class NativeMarks:
                 await move_items(self.redis, self.items, user, home, moved, now)
 
 
-def _labels(tags: Sequence[StreamName | None]) -> list[str]:
-    return [tag.value for tag in tags if tag is not None and tag.kind == "label"]
+def _labels(tags: Sequence[StreamName]) -> list[str]:
+    return [tag.value for tag in tags if tag.kind == "label"]
 
 
 _POST = frozenset({"POST"})

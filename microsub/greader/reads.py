@@ -19,12 +19,12 @@ from microsub.greader.ids import (
     OTHER,
     READING_LIST,
     STARRED,
-    StreamName,
     count,
     decimal,
     items_of,
     seconds,
     stream_of,
+    streams_of,
 )
 from microsub.greader.others import OtherItems
 from microsub.greader.streams import StreamPage, StreamQuery, Streams, label_names
@@ -208,8 +208,8 @@ def query_of(call: NativeCall, most: int) -> StreamQuery:
         (since or 0) * _SECOND,
         None if before is None else before * _SECOND,
         None,
-        _known(params.many("it")),
-        _known(params.many("xt")),
+        tuple(streams_of("it", params.many("it"))),
+        tuple(streams_of("xt", params.many("xt"))),
     )
     after = params.text("c")
     if after is None:
@@ -222,10 +222,6 @@ def query_of(call: NativeCall, most: int) -> StreamQuery:
 
 def _name(call: NativeCall) -> str:
     return call.stream or call.params.text("s") or READING_LIST
-
-
-def _known(texts: Sequence[str]) -> tuple[StreamName, ...]:
-    return tuple(name for text in texts if (name := stream_of(text)) is not None)
 
 
 def _mark(query: StreamQuery) -> str:

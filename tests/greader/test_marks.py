@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.greader.ids import long_form
+from microsub.greader.ids import MOST_STREAMS, long_form
 from tests.support.native_app import NativeApp, numbered, publish_notice
 from tests.support.reader import Reader
 from tests.support.readers import posts
@@ -192,3 +192,23 @@ async def test_posts_of_another_user_cannot_be_marked(server: World, app: Native
     await edit(app, *his, a=[READ, STARRED, NEW])
     assert await app.ids() == []
     assert await bob.unread("home") == 1
+
+
+async def test_a_request_names_few_streams(alice: Reader, app: NativeApp, ids: list[str]) -> None:
+    """A body has room for ten thousand labels, and each would be a channel with copies: two minutes of work."""
+    before = await alice.channels()
+    labels = [f"user/-/label/{number}" for number in range(MOST_STREAMS + 1)]
+    marked, moved = {"i": ids[0], "a": labels}, {"ac": "edit", "s": f"feed/{FEED}", "a": labels}
+    taken, asked, left_out = {"i": ids[0], "a": READ, "r": labels}, {"it": labels}, {"xt": labels}
+    for name, fields in (
+        ("edit-tag", marked),
+        ("edit-tag", taken),
+        ("subscription/edit", moved),
+        ("stream/items/ids", {"s": ALL, **asked}),
+        ("stream/contents", {"s": ALL, **left_out}),
+    ):
+        assert "too many streams" in (await app.post(name, 400, **fields)).text
+    assert await alice.channels() == before
+    assert await app.ids(READ) == []
+    await edit(app, ids[0], a=labels[1:])
+    assert len(await alice.channels()) == len(before) + MOST_STREAMS
