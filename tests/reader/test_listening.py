@@ -115,3 +115,16 @@ async def test_an_invalid_position_changes_nothing(ann: ReadingVisitor) -> None:
         await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"seconds": seconds})
     await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"seconds": "9", "current": "https://a.example/gone.mp3"})
     assert (await ann.get("/")).tree.css_first("#listening audio").attributes["data-at"] == "0"
+
+
+async def test_a_position_replaces_the_one_in_an_address(ann: ReadingVisitor) -> None:
+    """A feed's link may begin at a moment; an address with two positions would begin at none."""
+    url = "https://a.example/one.mp3#t=5"
+    path = await episode(ann, "one", url)
+    page = await press(ann, path, "play", url)
+    assert page.tree.css_first("#listening audio").attributes["src"] == url
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"current": url, "seconds": "71"})
+    page = await ann.get("/channel/home")
+    assert page.tree.css_first("#listening audio").attributes["src"] == "https://a.example/one.mp3#t=71"
+    gone = await ann.change(page, "remove", url, BAR)
+    assert not (await ann.get(gone.location)).tree.css("#listening")
