@@ -131,6 +131,23 @@ async def test_a_post_opens_in_place(browser: Browser, server: ReadingServer) ->
             await page.locator(f".{name}").first.wait_for()
 
 
+async def test_a_long_post_opens_at_its_beginning(browser: Browser, server: ReadingServer) -> None:
+    """Also below another long one, which is closed then."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 240})
+        await look(page, "List")
+        for place in range(3):
+            await page.keyboard.press("j")
+            await page.keyboard.press("o")
+            opened = page.locator(".post").nth(place)
+            await opened.get_by_text("The end of it.").wait_for()
+            box = await opened.bounding_box()
+            assert box is not None
+            assert box["height"] > 240
+            assert box["y"] >= 0
+
+
 async def test_a_list_works_without_scripts(browser: Browser, server: ReadingServer) -> None:
     """Its buttons lead to the list, and titles to the posts."""
     async with tab(browser, scripts=False) as here:

@@ -91,7 +91,8 @@ async function open(post) {
       document.querySelectorAll(".row.is-open").forEach(close);
       post.classList.add("is-open");
       link.ariaExpanded = "true";
-      post.scrollIntoView({ block: "nearest", behavior: "instant" });
+      const isAbove = post.getBoundingClientRect().top < 0; // since the one that is closed stood above it
+      post.scrollIntoView({ block: isAbove ? "start" : "nearest", behavior: "instant" });
     }
   }
   if (!isOn(post.dataset.id, "read")) {
