@@ -21,7 +21,7 @@ from tests.support.web import Asked, Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned", "player", "walker", "quiet")
+PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned", "player", "walker", "quiet", "queuer")
 TENDERS = ("follower", "orderer", "scriptless")
 COUNT, LONG = 5, 45
 EMPTY = ("home", "news", "fun")
@@ -45,10 +45,12 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")
         sounds = feeds.serve_document("/sounds", podcast(feeds.serve("/episode.wav", served)))
-        for name in ("player", "walker", "quiet"):
+        for name in ("player", "walker", "quiet", "queuer"):
             users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
+        more = feeds.serve_document("/more", more_episodes(feeds.url("/episode.wav")))
+        users["queuer"]["channels"].append({"uid": "more", "name": "More", "feeds": [more]})
         users |= {name: {"channels": [{"uid": uid, "name": uid.title()} for uid in EMPTY]} for name in TENDERS}
-        async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=3, settings=settings) as made:
+        async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=4, settings=settings) as made:
             yield Server(made.own, made.url, feeds)
 
 
@@ -321,6 +323,14 @@ def podcast(episode: str) -> bytes:
     return f"<rss version='2.0'><channel><title>P</title>{item}</channel></rss>".encode()
 
 
+def more_episodes(episode: str) -> bytes:
+    items = (
+        f"<item><title>More {n}</title><guid>m{n}</guid><enclosure url='{episode}?{n}' type='audio/wav'/></item>"
+        for n in range(3)
+    )
+    return f"<rss version='2.0'><channel><title>More</title>{''.join(items)}</channel></rss>".encode()
+
+
 async def test_a_player_resumes_at_its_position(browser: Browser, server: Server) -> None:
     """The page shows the position; the publisher gets no request before playback, nor for the list of posts."""
     async with tab(browser) as here:
@@ -383,6 +393,25 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
         await page.wait_for_function("() => !document.getElementById('listening')")
         await page.reload()
         assert await page.locator("#listening").count() == 0
+
+
+async def test_episodes_are_removed_one_after_the_other(browser: Browser, server: Server) -> None:
+    """The list of those that wait stays open, and the focus in the bar."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "queuer", "/channel/more?show=all")
+        addresses = [await one.get_attribute("href") for one in await page.locator(".post h2 a").all()]
+        for address in addresses:
+            await page.goto(f"{server.url}{address}")
+            async with page.expect_response("**/listen"):
+                await page.get_by_role("button", name="Add to the queue").click()
+        await page.get_by_text("2 more episodes").click()
+        bar = page.get_by_role("region", name="Player")
+        await bar.get_by_role("button", name="Remove").first.click()
+        await bar.get_by_text("1 more episode", exact=True).wait_for()
+        assert await bar.locator("summary:focus").count() == 1
+        await bar.get_by_role("button", name="Remove").click()
+        await bar.get_by_role("button", name="Close the player").wait_for()
+        assert await bar.locator("[data-next]:focus").count() == 1
 
 
 async def test_the_bar_is_for_everybody(browser: Browser, server: Server) -> None:

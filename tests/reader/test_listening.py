@@ -71,6 +71,15 @@ async def test_episodes_wait_in_the_queue(ann: ReadingVisitor) -> None:
         assert queue(page) == left
 
 
+async def test_the_queue_is_emptied_at_once(ann: ReadingVisitor) -> None:
+    """One button below the waiting episodes ends the playback and forgets them all."""
+    for name in ("one", "two", "three"):
+        page = await press(ann, await episode(ann, name), "add", f"https://a.example/{name}.mp3")
+    assert queue(page) == ["one", "two", "three"]
+    await ann.change(page, "clear", "yes", BAR)
+    assert queue(await ann.get("/channel/home")) == []
+
+
 async def test_the_queue_is_bounded(ann: ReadingVisitor) -> None:
     """In episodes and bytes; long titles are cut, and files of other posts are refused."""
     for number in range(MOST_EPISODES):

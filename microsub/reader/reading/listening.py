@@ -47,7 +47,7 @@ async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once
 
 
 async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
-    """Play or remove an episode of the queue, or note the position in one: the button's value is its address."""
+    """Play or remove an episode of the queue, whose address is the button's value, empty it, or note a position."""
     await reader.user(visit)
     fields, seconds = visit.form, visit.form.text("seconds")
     at = min(int(seconds), _MOST_SECONDS) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 12 else None
@@ -57,6 +57,8 @@ async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
             queue = [replace(one, at=at) if one.url == fields.text("current") else one for one in queue]
         if "play" in fields:
             return sorted(queue, key=lambda one: one.url != fields.text("play"))
+        if "clear" in fields:
+            return []
         return [one for one in queue if "remove" not in fields or one.url != fields.text("remove")]
 
     await _revise(reader, visit, changed)

@@ -64,8 +64,13 @@ async function change(form, button, plays) {
   }
   const [before, after] = [bar(), page.getElementById("listening")];
   if (before && after && before.querySelector("audio").dataset.file === after.querySelector("audio").dataset.file) {
+    const [isOpen, isInside] = [before.querySelector("details[open]"), before.contains(document.activeElement)];
     before.querySelector("form").replaceWith(after.querySelector("form")); // the sound goes on
     showSpeed();
+    before.querySelector("details")?.toggleAttribute("open", Boolean(isOpen));
+    if (isInside) {
+      before.querySelector("summary, [data-next]").focus();
+    }
     return;
   }
   before?.remove();
