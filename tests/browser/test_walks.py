@@ -414,6 +414,22 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
         assert await bar.locator("[data-next]:focus").count() == 1
 
 
+async def test_space_shows_what_the_player_covers(browser: Browser, server: Server) -> None:
+    """The end of a post behind the bar is still to be read."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "queuer", "/channel/sounds?show=all")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Audio").click()
+        async with page.expect_response("**/listen"):
+            await page.get_by_role("button", name="Add to the queue").click()
+        await page.locator("#listening").wait_for()
+        end = await page.evaluate("document.querySelector('.post').getBoundingClientRect().bottom")
+        await page.set_viewport_size({"width": 1280, "height": int(end) + 10})
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("Space")
+        await page.wait_for_function("() => scrollY > 0")
+
+
 async def test_the_bar_is_for_everybody(browser: Browser, server: Server) -> None:
     """Without scripts it is a plain player with its queue, and nothing in it is out of reach."""
     async with tab(browser, scripts=False) as here:

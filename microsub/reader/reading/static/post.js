@@ -23,9 +23,10 @@ export function visitedPost() {
 
 /** Scroll down in a post; false at its end. */
 export function pageDown(one) {
-  const goesOn = one && one.getBoundingClientRect().bottom > innerHeight;
+  const end = document.getElementById("listening")?.getBoundingClientRect().top ?? innerHeight; // the player covers the rest
+  const goesOn = one && one.getBoundingClientRect().bottom > end;
   if (goesOn) {
-    scrollBy({ top: innerHeight * 0.85, behavior: "instant" });
+    scrollBy({ top: end * 0.85, behavior: "instant" });
   }
   return goesOn;
 }
