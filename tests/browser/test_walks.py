@@ -410,7 +410,7 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
         await bar.get_by_text("1 more episode", exact=True).wait_for()
         assert await bar.locator("summary:focus").count() == 1
         await bar.get_by_role("button", name="Remove").click()
-        await bar.get_by_role("button", name="Close the player").wait_for()
+        await bar.get_by_role("button", name="Close the player", exact=True).wait_for()
         assert await bar.locator("[data-next]:focus").count() == 1
 
 
