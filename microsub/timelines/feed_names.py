@@ -17,7 +17,8 @@ from microsub.model.reader import Subscription
 from microsub.timelines.channels.follows import NEVER_NAMED, in_turns
 from microsub.timelines.channels.store import Channels
 
-TITLES_KEPT = 300.0
+TITLES_KEPT, UNPOLLED_KEPT = 300.0, 3.0
+"""Seconds for which titles are remembered: of all feeds, and while one that the user has named hasn't been polled."""
 _MOST_KNOWN = 10_000
 
 
@@ -73,7 +74,7 @@ class OwnNames:
     """The names that users gave their feeds.
 
     Pages have the number by which a change of the names is seen, so names are read again only then; and after
-    `TITLES_KEPT`, because feeds change their titles.
+    `TITLES_KEPT`, because feeds change their titles, or sooner while a feed waits for its first poll.
     """
 
     def __init__(self, channels: Channels, feeds: Feeds) -> None:
@@ -88,13 +89,13 @@ class OwnNames:
         if number == NEVER_NAMED:
             return NO_NAMES
         known = self._known.get(user)
-        if known is not None and known[0] == number and time.monotonic() - known[1] < TITLES_KEPT:
+        if known is not None and known[0] == number and time.monotonic() < known[1]:
             return known[2]
-        names = await self._read(user)
+        names, kept = await self._read(user)
         if not number and not names:
             with suppress(StoreError):  # a Redis that takes no changes hides no page
                 await self._channels.note_without_names(user)
-        self._known[user] = number, time.monotonic(), names
+        self._known[user] = number, time.monotonic() + kept, names
         return names
 
     def last(self, user: str) -> FeedNames:
@@ -102,10 +103,13 @@ class OwnNames:
         known = self._known.get(user)
         return NO_NAMES if known is None else known[2]
 
-    async def _read(self, user: str) -> FeedNames:
+    async def _read(self, user: str) -> tuple[FeedNames, float]:
+        """The names, and the seconds for which they hold."""
         followed = await self._channels.all_subscriptions(user)
         own = {one.feed: one.name async for one in in_turns(chain(*followed.values())) if one.name}
         records: Mapping[str, FeedRecord] = {}
         with suppress(StoreUnavailable):  # one master of a cluster is away, with the titles of its feeds
             records = await self._feeds.get_many(own) if own else {}
-        return FeedNames(own, {feed: record.title for feed, record in records.items()})
+        is_waiting = any(record.title is None and record.last_poll is None for record in records.values())
+        names = FeedNames(own, {feed: record.title for feed, record in records.items()})
+        return names, UNPOLLED_KEPT if is_waiting else TITLES_KEPT

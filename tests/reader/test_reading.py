@@ -28,6 +28,7 @@ from microsub.model.reader import PageQuery
 from microsub.reader.reading.posts import PostForms, PostView
 from microsub.redis import keys
 from microsub.server.app import create_app
+from microsub.timelines import feed_names
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts
@@ -432,6 +433,20 @@ async def test_apps_show_the_readers_name_for_a_missing_author(ann: ReadingVisit
     await server.publish(FEED, *posts("later"))
     theirs = (await ben.reader.get(action="timeline", channel="own"))["items"]
     assert "ZZ my name" not in str(theirs)
+
+
+async def test_a_name_that_came_before_the_first_poll_stands_at_the_posts(
+    ann: ReadingVisitor, server: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an import: the page that was read while the feed had no title yet is forgotten soon."""
+    monkeypatch.setattr(feed_names, "UNPOLLED_KEPT", 0.0)
+    (feed,) = await server.channels.subscriptions("ann", "home")
+    await server.channels.update_subscription("ann", "home", feed.feed, name="ZZ my name")
+    await ann.get("/channel/home")
+    card = Card(name="A blog", url="https://blog.example/")
+    await ann.publish_entry(Entry(guid="own", name="own", url="https://blog.example/own", author=card))
+    byline = (await ann.get("/channel/home")).tree.css_first(".post .byline b")
+    assert byline.text().strip() == "ZZ my name"
 
 
 async def test_a_read_only_redis_hides_no_page(ann: ReadingVisitor, server: World) -> None:
