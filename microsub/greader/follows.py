@@ -71,17 +71,24 @@ class NativeFollows:
             raise InvalidRequest("'t' can't be used: expected as many names as 's' has feeds")
         if len(streams) > MOST_FEEDS:
             raise InvalidRequest(f"'s' names too many feeds: expected {MOST_FEEDS} at most")
-        for stream, name in dict.fromkeys(zip_longest(streams, names)):
-            if stream is None or stream.kind != "feed":
-                continue
-            held = await self._held(call, stream.value)
+        named = dict.fromkeys(zip_longest(streams, names))
+        feeds = [(stream.value, name) for stream, name in named if stream is not None and stream.kind == "feed"]
+        if action == "edit" and not all([await self._held(call, feed) for feed, _ in feeds]):
+            raise NotFound("the feed isn't followed")
+        # A refusal comes before the first change, and a new folder is made once for all feeds.
+        if len(feeds) * len(call.params.many("a")) > MOST_FEEDS:
+            raise InvalidRequest(f"'s' and 'a' ask for too many follows: expected {MOST_FEEDS} at most")
+        removed = await self._labelled(call, "r", create=False)
+        added = [] if action == "unsubscribe" or not feeds else await self._labelled(call, "a")
+        for feed, name in feeds:
+            held = await self._held(call, feed)
             if action == "subscribe" and not held:
-                await self._follow(call, stream.value, name)
+                await self._follow(call, feed, name, added)
             elif action == "unsubscribe":
                 for uid, one in held.items():
                     await self.following.unfollow(call.user, uid, one.url, call.now)
             else:
-                await self._change(call, held, name)
+                await self._change(call, held, name, added, [uid for uid in removed if uid in held])
         return OK
 
     async def quick_add(self, call: NativeCall) -> HttpReply:
@@ -98,7 +105,7 @@ class NativeFollows:
                     links = []
             if not links:
                 return json_reply(found)
-            await self._follow(call, links[0].url, None)
+            await self._follow(call, links[0].url, None, await self._labelled(call, "a"))
             held = await self._held(call, links[0].url)
         for one in held.values():
             name = one.name or query
@@ -156,23 +163,28 @@ class NativeFollows:
         feed = pick_feed([one for some in everywhere.values() for one in some], value)
         return {uid: one for uid, some in everywhere.items() for one in some if one.feed == feed}
 
-    async def _follow(self, call: NativeCall, value: str, name: str | None) -> None:
+    async def _follow(self, call: NativeCall, value: str, name: str | None, added: Sequence[str]) -> None:
         address = web_address(await self.entered.whole(call.user, value))
         if address is None:
             raise InvalidRequest("'s' can't be used: expected feed/ and an http or https address")
-        for uid in await self._labelled(call, "a") or [await self._first(call)]:
+        for uid in added or [await self._first(call)]:
             most = await self.quotas.most("feeds", call.user)
             await self.following.follow(call.user, uid, address, call.now, name, most=most)
 
-    async def _change(self, call: NativeCall, held: dict[str, Subscription], name: str | None) -> None:
+    async def _change(
+        self,
+        call: NativeCall,
+        held: dict[str, Subscription],
+        name: str | None,
+        added: Sequence[str],
+        removed: Sequence[str],
+    ) -> None:
         """Rename a feed, and change its folders: it stays in the last one, because it must be in a channel.
 
         Apps show one folder of a feed, the first, and most name only the new one when they move it.
         """
         if not held:
             raise NotFound("the feed isn't followed")
-        added = await self._labelled(call, "a")
-        removed = [uid for uid in await self._labelled(call, "r", create=False) if uid in held]
         first = next((uid for uid in _own(call) if uid in held), "")
         if added and first and first not in added and not removed:
             removed = [first]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from microsub.greader.ids import MOST_STREAMS
 from tests.support.native_app import NativeApp
 from tests.support.reader import Reader
 from tests.support.readers import posts
@@ -59,6 +60,23 @@ async def test_a_feed_that_is_followed_again_stays_in_its_folder(alice: Reader, 
     await app.post("subscription/edit", ac="subscribe", s=f"feed/{FEED}", a=NEW)
     assert await folders(app, FEED) == [NEW]
     assert (await alice.get(action="follow", channel="later"))["items"] == []
+
+
+async def test_several_feeds_are_put_into_a_new_folder(server: World, alice: Reader, app: NativeApp, blog: str) -> None:
+    """It is one folder. A request with a feed that isn't followed, or with too many labels, changes nothing."""
+    before = {*await alice.channels()}
+    for status, more in (
+        (404, {"s": [blog, "feed/https://unknown.example/"]}),
+        (400, {"s": blog, "r": [f"user/-/label/{number}" for number in range(MOST_STREAMS + 1)]}),
+    ):
+        await app.post("subscription/edit", status, ac="edit", a=NEW, **more)
+    assert {*await alice.channels()} == before
+    await app.post("subscription/edit", ac="edit", s=[blog, blog], t=["One", "Two"], a=[NEW, LATER])
+    await app.post(
+        "subscription/edit", ac="subscribe", s=[f"feed/{OTHER}", "feed/https://third.example/"], a="user/-/label/More"
+    )
+    names = [channel["name"] for channel in (await alice.channels()).values()]
+    assert sorted(names) == sorted({*names}), names
 
 
 async def test_rename_and_move(server: World, alice: Reader, app: NativeApp, blog: str) -> None:
