@@ -59,6 +59,10 @@ _SECTIONS = {
         "deadletter": ("microsub.cli.pipeline:deadletter", "List, retry or drop messages that no worker could handle."),
     },
     "Develop": {
+        "conformance": (
+            "microsub.cli.conformance:conformance",
+            "Test a server of Microsub or of the Google Reader API.",
+        ),
         "events": ("microsub.cli.pipeline:events", "Print changes of feeds and posts, for other programs."),
     },
 }

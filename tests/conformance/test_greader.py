@@ -12,6 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from microsub.cli import main
 from microsub_conformance.checks import NATIVE_REQUIREMENTS, pick
 from microsub_conformance.command import conformance
 from microsub_conformance.native.world import NativeWorld
@@ -109,6 +110,26 @@ def test_the_report_names_the_apps_that_will_fail() -> None:
     assert "readrops/Readrops: api/src/main" in shown.output
     assert PASSWORD not in shown.output
     assert AUTH not in shown.output
+
+
+def test_the_servers_command_runs_the_suite() -> None:
+    """`microsub conformance` passes its arguments on as they are, and ends with the suite's exit code."""
+    with stand_in(BROKEN["ids.sixteen-digits"]()) as target:
+        account = ["conformance", "--greader", target.endpoint, "--user", USER, "--password", PASSWORD, "--only"]
+        failed, passed = (CliRunner().invoke(main, [*account, only]) for only in ("ids", "sign-in.lines"))
+    assert (failed.exit_code, passed.exit_code) == (1, 0), failed.output + passed.output
+    assert "\nReadrops will fail: ids.sixteen-digits\n" in failed.output
+    for line in (
+        "--help",
+        "--greader x --list",
+        "--list -- --only",
+        "--greader",
+        "--greader http://127.0.0.1:1 --user a",
+    ):
+        own = CliRunner().invoke(conformance, line.split(), prog_name="microsub conformance")
+        shown = CliRunner().invoke(main, ["conformance", *line.split()])
+        assert (shown.exit_code, shown.output) == (own.exit_code, own.output)
+        assert own.output
 
 
 def test_requirements_of_one_app() -> None:

@@ -149,7 +149,7 @@ async def test_the_installed_suite_passes_on_the_installed_server(programs: Path
     try:
         found = await wait_until(lambda: GREETING.search(out.read_text()))
         suite = subprocess.run(
-            [programs / "microsub-conformance", "--endpoint", found[1], "--token", found[2], "--only", "channels"],
+            [programs / "microsub", "conformance", "--endpoint", found[1], "--token", found[2], "--only", "channels"],
             check=False,
             cwd=tmp_path,
             capture_output=True,
@@ -175,3 +175,17 @@ def test_a_server_without_the_demo_says_where_it_is(programs: Path, tmp_path: Pa
     expected = "microsub: the demo isn't installed: its package is microsub-demo. A checkout has it: make demo\n"
     assert (demo.returncode, demo.stdout, demo.stderr) == (1, "", expected)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_server_without_the_suite_says_where_it_is(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """`microsub conformance` names the other distribution in one line, and the code says that nothing was judged."""
+    for one in Path(sysconfig.get_path("purelib")).iterdir():
+        if not one.name.startswith("microsub"):
+            (tmp_path / one.name).symlink_to(one)
+    zipfile.ZipFile(wheels["microsub"]).extractall(tmp_path)
+    program = f"import sys; sys.path.append({str(tmp_path)!r}); from microsub.cli import main; main(['conformance'])"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
+    expected = "microsub: the conformance suite isn't installed: its package is microsub-conformance\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
