@@ -106,6 +106,16 @@ class ReadState:
             (found,) = await self._scores_of([item])
         return await self._mark_everywhere(user, uids, now, item, found) if found is not None else {}
 
+    async def mark_after(self, user: str, uid: str, place: Cursor, now: float) -> dict[str, set[str]]:
+        """Mark all items older than that place as read, as `mark_until` does; returns the ids that changed, by channel.
+
+        The place needn't be that of an item. Raises NotFound.
+        """
+        if uid != GLOBAL:
+            return {uid: (await self._mark_until(user, uid, now, place.item, place.score))[0]}
+        uids = await channels_named(self._redis, user, uid)
+        return await self._mark_everywhere(user, uids, now, place.item, place.score)
+
     async def mark_all(self, user: str, uid: str, now: float) -> set[str]:
         """Mark all items of the channel or `global` as read, except saved ones from elsewhere; returns the changed ids.
 

@@ -23,7 +23,7 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-READERS = ("alone", "buttons", "late", "scroller", "plain", "looks", "waits", "hostile", "leafs", "many")
+READERS = ("alone", "buttons", "late", "scroller", "plain", "looks", "waits", "hostile", "leafs", "many", "older")
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 AT_ONCE = 12
 """Techniques in one post."""
@@ -195,6 +195,25 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
         assert await page.evaluate("window.same")
         await page.reload()
         assert await count(page) == COUNT - 1
+
+
+async def test_older_posts_are_marked_by_key_and_by_button(browser: Browser, library: Library) -> None:
+    """The page shows which of its posts are read now; without a network, the mark is sent later."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "older", "/channel/home?show=all")
+        await page.keyboard.press("D")
+        await settled(page, 0)
+        assert await page.locator(".post:not(.is-read)").count() == 0
+        await page.get_by_role("button", name="Undo").click()
+        await settled(page, COUNT)
+        assert await page.locator(".post.is-read").count() == 0
+        await page.locator(".marking summary").click()
+        await here.context.set_offline(True)
+        await page.get_by_role("button", name="Mark what is older than a day").click()
+        await page.get_by_text("You are offline.").wait_for()
+        assert not await page.get_by_role("button", name="Mark what is older than a day").is_visible()
+        await here.context.set_offline(False)
+        await settled(page, 0)
 
 
 async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Browser, library: Library) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from microsub.base.clock import DAY
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry
 from microsub.redis.protocol import Redis
@@ -42,6 +43,14 @@ class ReadingVisitor:
 
     async def publish(self, *names: str, feed: str = FEED, at: float = NOON, **more: Any) -> None:
         await self.server.publish(feed, *posts(*names, at=at, **more))
+
+    async def publish_old(self) -> str:
+        """Publishes posts of all ages in the blog; its id."""
+        ages = {"months": 90, "weeks": 20, "days": 5, "hours": 0.9, "new": 0}
+        for name, days in ages.items():
+            await self.publish(name, at=self.server.now - days * DAY)
+        (feed,) = await self.server.channels.followed_feeds("ann")
+        return str(feed)
 
     async def publish_entry(self, entry: Entry, at: float = NOON) -> str:
         """Publishes one post with these properties; its id."""

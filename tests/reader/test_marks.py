@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from microsub.base.clock import DAY
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import undo
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
@@ -100,6 +101,52 @@ async def test_everything_and_undo(ann: ReadingVisitor, path: str) -> None:
     assert {uid: await unread(ann, uid) for uid in ("home", "later")} == before
     await ann.browser.submit(bar, "/marks/undo")
     assert {uid: await unread(ann, uid) for uid in ("home", "later")} == before
+
+
+@pytest.mark.parametrize(("older", "left"), [("1", ["new", "hours"]), ("7", ["new", "hours", "days"])])
+@pytest.mark.parametrize("path", ["/channel/home", "/channel/global", "/feed/{feed}"])
+async def test_older_posts_are_marked_and_undone(ann: ReadingVisitor, path: str, older: str, left: list[str]) -> None:
+    """Older than a day or a week: in a channel, in all of them and in a feed."""
+    feed = await ann.publish_old()
+    await ann.server.follow_unscheduled("https://other.example/feed", "ann", "later")
+    await ann.publish("other", feed="https://other.example/feed", at=NOON - 30 * DAY)
+    page = await ann.get(path.format(feed=feed))
+    after = await ann.change(page, "older", older, "/marks/all")
+    assert await ann.titles("/channel/home") == left
+    assert await unread(ann, "later") == (0 if path == "/channel/global" else 1)
+    bar = await ann.get(after.location)
+    assert "posts marked as read." in bar.text
+    await ann.browser.submit(bar, "/marks/undo")
+    assert await ann.titles("/channel/home") == ["new", "hours", "days", "weeks", "months"]
+    assert await unread(ann, "later") == 1
+
+
+async def test_a_script_gets_which_posts_were_older(ann: ReadingVisitor) -> None:
+    """Of those on its page, counted from when the button was pressed: an offline mark is sent later."""
+    await ann.publish_old()
+    page = await ann.get("/channel/home")
+    listed = ids(page)
+
+    async def told(older: str, pressed: float) -> dict[str, object]:
+        form = {**fields_of(page.form("/marks/all")), "older": older, "pressed": str(int(pressed))}
+        reply = await ann.browser.post("/marks/all", {**form, "page": ",".join(listed[1:4])}, accept=JSON)
+        found: dict[str, object] = json.loads(reply.response.text)
+        return found
+
+    first = await told("7", ann.server.now - 7 * DAY)
+    assert (first["text"], first["read"]) == ("2 posts marked as read.", listed[3:4])
+    second = await told("1", ann.server.now)
+    assert (second["text"], second["read"]) == ("1 post marked as read.", listed[2:3])
+    third = await told("1", ann.server.now + 30 * DAY)
+    assert (third["text"], third["undo"]) == ("No unread post is older than that.", "")
+
+
+@pytest.mark.parametrize("older", ["0", "-1", "2", "x", "1e9"])
+async def test_other_ages_are_refused(ann: ReadingVisitor, older: str) -> None:
+    await ann.publish("a")
+    page = await ann.get("/channel/home")
+    assert (await ann.change(page, "older", older, "/marks/all")).status == 400
+    assert await unread(ann) == 1
 
 
 async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:

@@ -5,6 +5,7 @@ Each form works without scripts and leads back to the page it was on; a script t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.accounts import UserQuotas
+from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
@@ -27,6 +29,10 @@ from microsub.web.visit import PageVisit
 MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
 MOST = 1000
 """Maximum number of posts in one form."""
+AGES = frozenset({"1", "7"})
+"""Days by which posts can be older than now to be marked together."""
+
+_SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 Marked = Mapping[str, set[str]]
 """Changed posts by channel."""
@@ -104,18 +110,43 @@ class MarkForms:
     async def _mark_all(self, visit: PageVisit) -> Response:
         """Mark all posts that the page's place shows, up to the newest one when the page was made."""
         user, uid = await self._reader.user(visit), _channel(visit)
+        if "older" in visit.form:
+            return await self._mark_older(visit, user, uid)
         until = Cursor.decode(visit.form.text("until"), "until")
         source = visit.form.text("source")
         if source:
-            marked = {uid: await self._mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), until)}
+            place = TimelinePlace.of(uid, {"source": source})
+            marked = {uid: await self._mark_source(visit, user, place, until, until.item)}
         else:
             marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
         return await self._done(visit, "", marked)
 
-    async def _mark_source(self, visit: PageVisit, user: str, place: TimelinePlace, until: Cursor) -> set[str]:
-        """Mark the posts of one feed in the channel, from that position downwards."""
+    async def _mark_older(self, visit: PageVisit, user: str, uid: str) -> Response:
+        """Mark the posts of the page's place that were older than a day or a week when the button was pressed.
+
+        A script gets those of its page, whose ages on it may be those of other dates than the ones that order posts.
+        """
+        days, pressed, source = (visit.form.text(name) for name in ("older", "pressed", "source"))
+        if days not in AGES:
+            raise InvalidRequest(N_("The form is incomplete: it names no post or no change."))
+        began = min(visit.now, int(pressed)) if _SECONDS.fullmatch(pressed) else visit.now
+        place = Cursor(str(int(began) - int(days) * DAY), "0")
+        if source:
+            marked = {uid: await self._mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), place)}
+        else:
+            marked = await self._read_state.mark_after(user, uid, place, visit.now)
+        changed = set[str]().union(*marked.values())
+        text = "" if changed else visit.translate(N_("No unread post is older than that."))
+        return await self._done(
+            visit, text, marked, read=[id_ for id_ in _ids(visit.form.text("page")) if id_ in changed]
+        )
+
+    async def _mark_source(
+        self, visit: PageVisit, user: str, place: TimelinePlace, until: Cursor, *ids: str
+    ) -> set[str]:
+        """Mark these posts, and those of one feed in the channel that are behind that position."""
         behind = await self._reading.unread_of(user, place.uid, place.source, visit.now, until)
-        return await self._read_state.mark(user, place.uid, [until.item, *behind], "read", visit.now)
+        return await self._read_state.mark(user, place.uid, [*ids, *behind], "read", visit.now)
 
     async def _mark_again(self, visit: PageVisit) -> Response:
         user = await self._reader.user(visit)
@@ -123,8 +154,8 @@ class MarkForms:
         text = N_("Marked as unread.") if count else N_("This can no longer be undone.")
         return await self._done(visit, visit.translate(text), {})
 
-    async def _done(self, visit: PageVisit, text: str, marked: Marked) -> Response:
-        """The reply: a redirect back to the form's page, or for a script the changes."""
+    async def _done(self, visit: PageVisit, text: str, marked: Marked, **more: object) -> Response:
+        """The reply: a redirect back to the form's page, or for a script the changes, and `more`."""
         user = visit.require_session().user
         record = await self._undo.remember(user, marked)
         if visit.request.headers.get("accept", "").startswith("application/json"):
@@ -133,7 +164,8 @@ class MarkForms:
                     N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), record.count
                 )
             unread = (await self._reader.links(visit)).unread
-            return data_reply({"text": text, "undo": record.id if record is not None else "", "unread": unread})
+            undo = record.id if record is not None else ""
+            return data_reply({"text": text, "undo": undo, "unread": unread, **more})
         path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
         kept = [part for part in query.split("&") if part and not part.startswith("undo=")]
         if record is not None:

@@ -140,6 +140,7 @@ function sayAgain() {
   }
 }
 
+const MOST_LISTED = 1000; // posts that a form may name
 const changed = new Map();
 const OPPOSITE = { read: "unread", unread: "read", save: "unsave", unsave: "save" };
 
@@ -177,14 +178,17 @@ export async function change(name, id, said = "") {
   }
 }
 
-/** Mark all posts of the page's place; true if the server has done so. */
-export async function markAll(form = document.getElementById("mark-all")) {
+/** Mark all posts of the page's place, or those `older` than some days; true if the server has done so. */
+export async function markAll(form = document.getElementById("mark-all"), older = "") {
   const unread = [...document.querySelectorAll(".post:not(.is-read)")].map((post) => post.dataset.id);
-  const told = await send(form, {});
+  const pressed = Math.floor(Date.now() / 1000);
+  const told = await send(form, older ? { older, pressed, page: unread.slice(0, MOST_LISTED).join(",") } : {});
+  document.querySelector(".marking details")?.removeAttribute("open");
   if (told) {
-    unread.forEach((id) => showState(id, "read", true));
+    const read = older ? told.read || [] : unread; // offline, nobody says which are older
+    read.forEach((id) => showState(id, "read", true));
     showCounts(told.unread);
-    changed.set(told.undo, unread);
+    changed.set(told.undo, read);
     say(told.text, told.undo, told.turn);
   }
   return told !== null;
@@ -227,7 +231,7 @@ export function prepareForms() {
       change(submitter.name, submitter.value);
     } else if (target.id === "mark-all") {
       event.preventDefault();
-      markAll(target);
+      markAll(target, submitter?.value);
     } else if (target.id === "undo") {
       event.preventDefault();
       undo(target);
