@@ -188,7 +188,7 @@ async def _streams(endpoint: str, tokens: Sequence[str]) -> AsyncIterator[Arriva
 
 async def _mark(redis: Redis, arrivals: Arrivals, took: list[float]) -> None:
     """Let one user after the other mark their post, and wait for its event."""
-    read_state = ReadState(redis, Items(redis).scores)
+    read_state = ReadState(redis, Items(redis))
     for number in itertools.cycle(arrivals):
         (item,) = texts(await redis.command("ZRANGE", keys.posts(_user(number), "home"), 0, 0))
         is_unread = await redis.command("EXISTS", keys.unread(_user(number), "home"))

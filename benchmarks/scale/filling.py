@@ -258,7 +258,7 @@ def _arrivals(name: str, there: Population, items: Sequence[bytes]) -> Iterator[
 async def by_the_stores(redis: Redis, there: Population) -> None:
     """Write the same as `subscriptions` and `timelines`, but with the product's own steps, which is slow."""
     follows, store, items = Channels(redis), Feeds(redis), Items(redis)
-    adder, read_state = Adder(redis, items), ReadState(redis, items.scores)
+    adder, read_state = Adder(redis, items), ReadState(redis, items)
     for user in range(there.size.users):
         name = user_name(user)
         for uid, ranks in there.channels(user):

@@ -82,7 +82,7 @@ class TimelineActions:
     ) -> None:
         self._redis = redis
         self._items = items
-        self._read_state = ReadState(redis, items.scores)
+        self._read_state = ReadState(redis, items)
         self._saved = SavedPosts(redis, items)
         self._reading = reading
         self._rules = rules

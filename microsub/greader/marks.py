@@ -34,7 +34,7 @@ class NativeMarks:
     requests: AppRequests
 
     def __post_init__(self) -> None:
-        self._read_state = ReadState(self.redis, self.items.scores)
+        self._read_state = ReadState(self.redis, self.items)
         self._saved = SavedPosts(self.redis, self.items)
 
     def table(self) -> NativeTable:

@@ -20,6 +20,7 @@ class SignedIn:
 
     `cookie` is the new value of the cookie if it has changed, otherwise None. `since` is the Unix time of the sign-in.
     `display`, `searches` and `playing` are choices of the user for all browsers, as pages keep them; empty for none.
+    `read_everywhere`: whether a post that is read in one channel is read in all.
     """
 
     user: str
@@ -32,3 +33,4 @@ class SignedIn:
     display: str = ""
     searches: str = ""
     playing: str = ""
+    read_everywhere: bool = False

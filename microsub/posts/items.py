@@ -155,6 +155,21 @@ class Items:
             for item_id, (feed, score, author, *_) in found.items()
         ]
 
+    async def duplicates(self, ids: Sequence[str]) -> list[str]:
+        """The ids of posts that are the same as any of these, without these. Three round trips at most."""
+        rows = await self.fields(ids, ("feed", "twin", "link", duplicates.WAS))
+        found = {item_id: filled(row) for item_id, row in zip(ids, rows, strict=True) if any(row[1::2])}
+        sources = await self._sources(feed for feed, identity, *_ in found.values() if identity)
+        asking = (
+            (identity, duplicates.PostOfFeed(item_id, feed, sources[feed][0], host_of(link)))
+            for item_id, (feed, identity, link, _) in found.items()
+            if identity
+        )
+        others = await duplicates.look_up(self._redis, duplicates.by_identity(asking))
+        named = [one for some in others.values() for one in some]
+        named += [one for *_, was in found.values() for one in duplicates.was_of(was)]
+        return list({one.item: None for one in named}.keys() - {*ids})
+
     async def succeed(self, feed_id: str, former: str, limit: int) -> int:
         """Note which of the feed's `limit` latest posts replace posts of a former feed; returns their number.
 

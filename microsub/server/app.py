@@ -306,7 +306,7 @@ def _reader_routes(
     links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
     keeping = (stores.accounts.set_settings, stores.accounts.revise_setting)
     reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed, *keeping)
-    read_state = ReadState(stores.redis, stores.items.scores)
+    read_state = ReadState(stores.redis, stores.items)
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
     faces = FeedFaces(stores.feeds)
     views = PostViews(faces, parts.images, parts.reading.own_view.names)

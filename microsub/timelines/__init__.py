@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from microsub.timelines.item_cache import ItemCache
     from microsub.timelines.own_view import OwnView
     from microsub.timelines.pages import item_ids, shown, shown_among
-    from microsub.timelines.read_state import ReadState
+    from microsub.timelines.read_state import READ_EVERYWHERE, ReadState
     from microsub.timelines.readings import reading_times
     from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, take_out
     from microsub.timelines.repacking import GoneRepacking, TimelineRepacking

@@ -24,6 +24,7 @@ from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.scripts import batches, load
+from microsub.timelines.read_state import agree
 from microsub.timelines.remove import take_back
 from microsub.timelines.timelinekeys import shown_keys, split, url_lines
 
@@ -113,7 +114,10 @@ class Adder:
         same time are removed again.
         """
         incoming = Incoming(self._items, feed_id, items, now, unfiltered=unfiltered)
-        added = (await self.add_to([TimelineTarget(user, uid, limit, fresh)], incoming))[0]
+        (added,) = await self._add_to([TimelineTarget(user, uid, limit, fresh)], incoming)
+        if came := set(added.added):
+            # They may have been in another channel for long.
+            await agree(self._redis, user, uid, [item for item in items if item.id in came], now)
         dead = await take_back(self._redis, self._items, user, uid, added.all_taken, now)
         return added.without(dead) if dead else added
 
@@ -126,11 +130,19 @@ class Adder:
         return await self.add(user, uid, feed_id, items, now=now, limit=limit, fresh=fresh) if items else Added()
 
     async def add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
-        """`add` to several timelines, of several users; results in the order of `targets`.
+        """`add` new items to several timelines, of several users; results in the order of `targets`.
 
-        One round trip, and another for channels whose filters this process doesn't know yet. Items that are deleted
-        at the same time are left to the caller.
+        One round trip, and another for channels whose filters this process doesn't know yet, or for duplicates of
+        posts that may have been read. Items that are deleted at the same time are left to the caller.
         """
+        found = await self._add_to(targets, incoming)
+        if incoming.repeated:
+            for target, added in zip(targets, found, strict=True):
+                if known := [incoming.repeated[one] for one in added.added if one in incoming.repeated]:
+                    await agree(self._redis, target.user, target.uid, known, float(incoming.now))
+        return found
+
+    async def _add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
         addings = [
             AddProgress(one, UNFILTERED if incoming.unfiltered else self._remembered(one, incoming.feed))
             for one in targets
@@ -206,7 +218,7 @@ class Incoming:
     """Items of one feed that are being added, and which of them each channel takes.
 
     Made once for any number of timelines: posts are read once, and only if a channel filters. `feed` is '' for items
-    without a feed. `unfiltered` items pass any filter.
+    without a feed. `unfiltered` items pass any filter. `repeated` are those that have duplicates, by id.
     """
 
     def __init__(
@@ -215,6 +227,7 @@ class Incoming:
         self.feed = feed
         self.now = f"{now:.6f}"
         self.unfiltered = unfiltered
+        self.repeated = {item.id: item for item in items if item.duplicates}
         self._lookup = lookup
         self._items = newest_first(items)
         self._posts: dict[str, Searched] | None = None

@@ -1,16 +1,22 @@
-"""Read state: marking items of a channel, or of all channels, as read or unread."""
+"""Read state: marking items of a channel, or of all channels, as read or unread.
+
+If posts of a user that are read in one channel are read everywhere, a mark in one channel counts in all that show or
+hide the post, and for its duplicates.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import compress
-from typing import Literal
+from typing import Any, Literal
 
 from microsub.accounts import absent
 from microsub.base.errors import NotFound
-from microsub.model.reader import GLOBAL, SAVED, Cursor, Row
+from microsub.model.reader import GLOBAL, SAVED, Cursor, Row, TimelineItem
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import text
@@ -22,22 +28,22 @@ from microsub.timelines.readings import PIECES
 from microsub.timelines.sync.arrivals import unread_in
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 
+READ_EVERYWHERE = "read_everywhere"
+"""The user's setting: `yes` or `no`."""
+
 _AT_ONCE = 8
 """Channels that are marked in one round trip; more would delay others by more than a few milliseconds."""
 
 _OF_MANY = 500
 """Items of one call while many are marked."""
 
-ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
-"""Scores of items as text, None if an item doesn't exist any more (`posts.items.Items.scores`)."""
-
 
 class ReadState:
-    """Marks items as read or unread. `scores_of` looks up scores, also of items that have left a timeline."""
+    """Marks items as read or unread."""
 
-    def __init__(self, redis: Redis, scores_of: ScoresOf) -> None:
+    def __init__(self, redis: Redis, items: Items) -> None:
         self._redis = redis
-        self._scores_of = scores_of
+        self._items = items
 
     async def mark(
         self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
@@ -46,31 +52,51 @@ class ReadState:
 
         Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
         """
-        named = distinct(ids)
-        if uid == GLOBAL and state == "read" and len(named) > BATCH:
-            return await self._mark_many(user, named, now)
-        return await self._mark_named(user, uid, named, state, now, batch_for(uid))
+        marked = _Marked()
+        await self._mark(user, uid, distinct(ids), state, now, marked)
+        return set[str]().union(*(await self._with_same(user, marked, state, now)).values())
+
+    async def _mark(
+        self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked
+    ) -> None:
+        if uid == GLOBAL and state == "read" and len(ids) > BATCH:
+            await self._mark_many(user, ids, now, marked)
+        else:
+            await self._mark_named(user, uid, ids, state, now, marked, batch_for(uid))
+
+    async def _with_same(
+        self, user: str, marked: _Marked, state: Literal["read", "unread"], now: float
+    ) -> dict[str, set[str]]:
+        """The marked ids by channel; under `global` those of duplicates that are marked too."""
+        if marked.everywhere:
+            known = set[str]().union(*marked.ids.values())
+            further = _Marked()
+            for part in batches([*known], _OF_MANY):
+                if same := await self._items.duplicates(part):
+                    await self._mark(user, GLOBAL, same, state, now, further)
+            marked.ids[GLOBAL] = marked.ids.get(GLOBAL, set()).union(*further.ids.values())
+        return marked.ids
 
     async def _mark_named(
-        self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, size: int
-    ) -> set[str]:
-        changed: set[str] = set()
+        self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked,
+        size: int = BATCH,
+    ) -> None:  # fmt: skip
         at = 0
         while True:
             reply = await self._redis.script(_marking(user, uid, state, now, *ids[at : at + size]))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
-            changed.update(split(reply[0]))
-            at += reply[1]
+            marked.note(uid, reply)
+            at, size = at + reply[1], reply[1]
             if at >= len(ids):
-                return changed
+                return
 
-    async def _mark_many(self, user: str, ids: Sequence[str], now: float) -> set[str]:
+    async def _mark_many(self, user: str, ids: Sequence[str], now: float, marked: _Marked) -> None:
         """Mark items as read in all channels, one channel after the other."""
         uids = await channels_named(self._redis, user, GLOBAL)
         unread = await unread_in(self._redis, user, uids)
         have_hidden = await self._redis.pipeline([("EXISTS", keys.hidden(user, uid)) for uid in uids])
-        wanted, changed = {*ids}, set[str]()
+        wanted = {*ids}
         for uid, has_hidden in zip(uids, have_hidden, strict=True):
             found = wanted.intersection(unread[uid])
             if has_hidden:
@@ -79,8 +105,7 @@ class ReadState:
                 continue
             ordered = await asyncio.to_thread(_in_order, found)
             with suppress(NotFound):  # the channel has been removed
-                changed |= await self._mark_named(user, uid, ordered, "read", now, _OF_MANY)
-        return changed
+                await self._mark_named(user, uid, ordered, "read", now, marked, _OF_MANY)
 
     async def mark_before(self, user: str, uid: str, item: str, now: float) -> set[str]:
         """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed anywhere."""
@@ -89,55 +114,68 @@ class ReadState:
     async def mark_until(self, user: str, uid: str, item: str, now: float) -> dict[str, set[str]]:
         """Mark an item and all older ones as read, in the channel or (`global`) in all of them.
 
-        Returns the ids that changed, by channel. One round trip for a channel that contains the item.
+        Returns the ids that changed, by channel, duplicates of them in any channel under `global`. One round trip for a
+        channel that contains the item.
 
         An item that has left the timeline still has its score; an id that was never in it changes nothing. Muted items
         aren't marked, because the user hasn't seen them, and saved ones only in `saved` itself. Raises NotFound.
         """
+        marked = _Marked({uid: set()} if uid != GLOBAL else {})
         if uid != GLOBAL:
-            changed, has_left = await self._mark_until(user, uid, now, item)
-            score = (await self._scores_of([item]))[0] if has_left else None
-            return {uid: changed if score is None else (await self._mark_until(user, uid, now, item, score))[0]}
+            has_left = await self._mark_until(user, uid, now, marked, item)
+            score = (await self._items.scores([item]))[0] if has_left else None
+            if score is not None:
+                await self._mark_until(user, uid, now, marked, item, score)
+            return await self._with_same(user, marked, "read", now)
         uids = await channels_named(self._redis, user, uid)
         sets = (keys.posts, keys.hidden)
         stands = await self._redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
         found = next((text(one) for one in stands if one is not None), None)
         if found is None and await left_among(self._redis, user, uids, [item]):
-            (found,) = await self._scores_of([item])
-        return await self._mark_everywhere(user, uids, now, item, found) if found is not None else {}
+            (found,) = await self._items.scores([item])
+        if found is not None:
+            await self._mark_everywhere(user, uids, now, marked, item, found)
+        return await self._with_same(user, marked, "read", now)
 
     async def mark_after(self, user: str, uid: str, place: Cursor, now: float) -> dict[str, set[str]]:
         """Mark all items older than that place as read, as `mark_until` does; returns the ids that changed, by channel.
 
         The place needn't be that of an item. Raises NotFound.
         """
-        if uid != GLOBAL:
-            return {uid: (await self._mark_until(user, uid, now, place.item, place.score))[0]}
-        uids = await channels_named(self._redis, user, uid)
-        return await self._mark_everywhere(user, uids, now, place.item, place.score)
+        return await self._mark_from(user, uid, now, place.item, place.score)
 
     async def mark_all(self, user: str, uid: str, now: float) -> set[str]:
         """Mark all items of the channel or `global` as read, except saved ones from elsewhere; returns the changed ids.
 
         Raises NotFound.
         """
-        if uid != GLOBAL:
-            return (await self._mark_until(user, uid, now))[0]
-        everywhere = await self._mark_everywhere(user, await channels_named(self._redis, user, uid), now)
-        return set[str]().union(*everywhere.values())
+        return set[str]().union(*(await self._mark_from(user, uid, now)).values())
+
+    async def _mark_from(self, user: str, uid: str, now: float, item: str = "", score: str = "") -> dict[str, set[str]]:
+        marked = _Marked()
+        if uid == GLOBAL:
+            uids = await channels_named(self._redis, user, uid)
+            await self._mark_everywhere(user, uids, now, marked, item, score)
+        else:
+            await self._mark_until(user, uid, now, marked, item, score)
+        return await self._with_same(user, marked, "read", now)
 
     async def mark_again(self, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:
         """Mark items as unread again, by channel; returns their number. Skips items and channels that have left."""
         parts = [(uid, part) for uid, listed in ids.items() for part in batches(listed)]
-        changed = 0
-        for some in batches(parts, _AT_ONCE):
+        marked = _Marked()
+        while parts:
+            some, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
             replies = await self._redis.scripts([_marking(user, uid, "unread", now, *part) for uid, part in some])
-            changed += sum(len(split(reply[0])) for reply in replies if reply != -1)
-        return changed
+            for (uid, part), reply in zip(some, replies, strict=True):
+                if reply != -1:  # the channel hasn't been removed
+                    marked.note(uid, reply)
+                    parts += [(uid, one) for one in batches(part[reply[1] :], reply[1])]
+        return sum(map(len, marked.ids.values()))
 
     async def _mark_everywhere(
-        self, user: str, uids: Sequence[str], now: float, item: str = "", score: str = ""
-    ) -> dict[str, set[str]]:
+        self, user: str, uids: Sequence[str], now: float, marked: _Marked, item: str = "", score: str = ""
+    ) -> None:
         """Mark that item and all older ones as read; saved items, and feeds hidden in *All*, are left alone."""
         found = await self._redis.pipeline(
             [
@@ -146,10 +184,9 @@ class ReadState:
             ]
         )
         left = [uid for uid in compress(uids, found[: len(uids)]) if uid != SAVED]
-        changed: dict[str, set[str]] = {uid: set() for uid in left}
         for uid in {*left} & {*compress(uids, found[len(uids) :])}:
             left.remove(uid)
-            changed[uid] = await self._mark_shown(user, uid, now, Cursor(score, item) if item else None)
+            await self._mark_shown(user, uid, now, marked, Cursor(score, item) if item else None)
         places = [(uid, (item, score)) for uid in left]
         while places:
             some, places = places[:_AT_ONCE], places[_AT_ONCE:]
@@ -157,42 +194,59 @@ class ReadState:
             for (uid, _), reply in zip(some, replies, strict=True):
                 if reply == -1:  # the channel has been removed
                     continue
-                changed[uid].update(split(reply[0]))
+                marked.note(uid, reply)
                 if reply[3]:
                     places.append((uid, _place(reply[3])))
-        return changed
 
-    async def _mark_shown(self, user: str, uid: str, now: float, first: Cursor | None) -> set[str]:
+    async def _mark_shown(self, user: str, uid: str, now: float, marked: _Marked, first: Cursor | None) -> None:
         """Mark what *All* shows of the channel's unread items as read, from that place on."""
-        changed: set[str] = set()
         with suppress(NotFound):  # the channel has been removed
             async for rows in walk_rows(self._redis, user, uid, unread_only=True):
                 ids = [row.id for row in rows if first is None or not _is_before(row, first)]
                 if not ids:
                     continue
                 apart = await self._redis.command("SMISMEMBER", keys.apart(user, uid), *ids)
-                changed |= await self.mark(user, uid, [*compress(ids, (not one for one in apart))], "read", now)
-        return changed
+                shown = [*compress(ids, (not one for one in apart))]
+                await self._mark_named(user, uid, shown, "read", now, marked)
 
     async def _mark_until(
-        self, user: str, uid: str, now: float, item: str = "", score: str = ""
-    ) -> tuple[set[str], bool]:
-        """Mark the unread items of one channel as read, from that place on; returns the ids that changed.
+        self, user: str, uid: str, now: float, marked: _Marked, item: str = "", score: str = ""
+    ) -> bool:
+        """Mark the unread items of one channel as read, from that place on.
 
-        The second value is True if the item has left the channel; without its `score` nothing was marked. Raises
-        NotFound.
+        True if the item has left the channel; without its `score` nothing was marked. Raises NotFound.
         """
-        changed: set[str] = set()
         place = (item, score)
         while True:
             reply = await self._redis.script(_marking(user, uid, "until", now, *place))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
-            ids, _, has_left, go_on = reply
-            changed.update(split(ids))
-            if not go_on:
-                return changed, has_left == 1
-            place = _place(go_on)
+            marked.note(uid, reply)
+            if not reply[3]:
+                return bool(reply[2])
+            place = _place(reply[3])
+
+
+@dataclass(slots=True)
+class _Marked:
+    """The ids that changed, by channel, and whether that counts `everywhere`: for their duplicates too."""
+
+    ids: dict[str, set[str]] = field(default_factory=dict)
+    everywhere: bool = False
+
+    def note(self, uid: str, reply: Sequence[Any]) -> None:
+        """Take over a reply of lua/timeline_mark.lua."""
+        ids, _, _, _, everywhere = reply
+        self.ids.setdefault(uid, set()).update(split(ids))
+        self.everywhere = self.everywhere or everywhere == 1
+
+
+async def agree(redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> None:
+    """Mark items that came unread into a channel as read if they are elsewhere, for users to whom that counts."""
+    left = [" ".join([item.id, *(other.item for other in item.duplicates)]) for item in items]
+    while left:
+        call = load("timeline_agree")(user, patterns=set_patterns(user), uid=uid, now=now, items=left[:BATCH])
+        left = left[await redis.script(call) :]
 
 
 def _place(reply: bytes) -> tuple[str, str]:

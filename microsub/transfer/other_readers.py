@@ -214,7 +214,7 @@ class OtherReaders:
         ids = [item for post in posts if (item := here.get(post.id))]
         self._marked += len(ids)
         if ids and not dry_run:
-            await ReadState(self.redis, self.items.scores).mark(user, GLOBAL, ids, state, now)
+            await ReadState(self.redis, self.items).mark(user, GLOBAL, ids, state, now)
 
     async def _save(
         self,

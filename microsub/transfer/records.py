@@ -66,11 +66,13 @@ class ExportedReading:
     """How pages look, as names and values: `display` all of them, `views` those of a channel, by uid.
 
     `views` has the last choice as `''`. `searches` are those in the list of channels: with `uid`, in that channel only.
+    `read_everywhere`: whether a post that is read in one channel is read in all.
     """
 
     display: Mapping[str, str] = field(default_factory=dict)
     views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     searches: tuple[KeptSearch, ...] = ()
+    read_everywhere: bool = False
     type: Literal["reading"] = "reading"
 
 

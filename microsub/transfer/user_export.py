@@ -22,7 +22,7 @@ from microsub.formats.wire import identified
 from microsub.model.reader import GLOBAL, KeptSearch
 from microsub.posts import AUTOMATIC, FULL, FULL_OF
 from microsub.redis.replies import text
-from microsub.timelines import LAST_CHOICE, absences, states
+from microsub.timelines import LAST_CHOICE, READ_EVERYWHERE, absences, states
 from microsub.transfer.records import (
     ExportedAbsences,
     ExportedChannel,
@@ -129,6 +129,7 @@ class UserExport:
             asdict(Display.read(display)) if display else {},
             {uid: asdict(view) for uid, view in views.items() if uid in places | {LAST_CHOICE}},
             tuple(one for one in KeptSearch.read(user.settings.get("searches", "")) if one.uid in places),
+            user.settings.get(READ_EVERYWHERE) == "yes",
         )
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:

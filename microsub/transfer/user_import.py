@@ -42,7 +42,7 @@ from microsub.parsing.process import dumps
 from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
 from microsub.redis.replies import filled
 from microsub.redis.scan import members_at
-from microsub.timelines import LAST_CHOICE, Absence, ChannelDisplay, known_in, restore_items, set_keys
+from microsub.timelines import LAST_CHOICE, READ_EVERYWHERE, Absence, ChannelDisplay, known_in, restore_items, set_keys
 from microsub.transfer.feed_lists import adapted
 from microsub.transfer.foreign_posts import EXPORTED_POSTS
 from microsub.transfer.records import (
@@ -133,6 +133,7 @@ class UserImport:
     _now: float = field(init=False, default=0.0)
     _report: ImportReport = field(init=False, default_factory=lambda: ImportReport("", dry_run=False))
     _origin: str = field(init=False, default="")
+    _is_new: bool = field(init=False, default=False)
     _trusted: bool = field(init=False, default=False)
     _copied: int = field(init=False, default=0)
 
@@ -160,6 +161,7 @@ class UserImport:
         known = await self.accounts.user(user)
         if known is not None and known.disabled is not None:
             raise InvalidRequest(f"'{user}' is disabled; to restore them: microsub user restore {user}")
+        self._is_new = known is None
         if known is None:
             await self.people.vet(made := Change(ChangeKind.USER_ADDED, user, value=header.me))
             if not dry_run:
@@ -241,6 +243,9 @@ class UserImport:
             return
         there = await self.accounts.user(self._user)
         settings = dict(there.settings) if there is not None else {}
+        if self._is_new:
+            everywhere = "yes" if record.read_everywhere else "no"
+            await self.accounts.set_settings(self._user, {READ_EVERYWHERE: everywhere})
         if record.display and not settings.get("display"):
             display = Display().changed(record.display).stored()
             await self.accounts.set_settings(self._user, {"display": display})

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from microsub.redis.protocol import Redis
+from microsub.timelines import READ_EVERYWHERE
 from tests.support.native_app import NativeApp
 from tests.support.reader import Reader
 from tests.support.readers import instance, posts
@@ -27,9 +28,13 @@ async def server(real_redis: Redis) -> AsyncIterator[World]:
         yield made
 
 
+@pytest.mark.parametrize("everywhere", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-async def test_three_faces_never_disagree(server: World, alice: Reader, app: NativeApp, seed: int) -> None:
+async def test_three_faces_never_disagree(
+    server: World, alice: Reader, app: NativeApp, seed: int, everywhere: bool
+) -> None:
     rng = random.Random(seed)
+    await server.accounts.set_settings("alice", {READ_EVERYWHERE: "yes" if everywhere else "no"})
     for number, url in enumerate(FEEDS):
         host = url.split("/")[2]
         await server.publish(url, *posts(*(f"{number}{name}" for name in "abcdef"), host=host))
@@ -37,7 +42,7 @@ async def test_three_faces_never_disagree(server: World, alice: Reader, app: Nat
     await alice.post(action="follow", channel="later", url=FEEDS[0])
     page = Visitor(server.app, ADDRESS)
     await begin_session(page, server, "alice")
-    model = Model()
+    model = Model(everywhere=everywhere)
     for uid in LABELS:
         items = (await alice.get(action="timeline", channel=uid, limit=100))["items"]
         model.shown[uid] = {one["_id"]: one["_is_read"] for one in items}

@@ -142,7 +142,7 @@ async def test_marking_takes_one_round_trip_per_eight_channels(real_redis: Redis
             [("ZADD", keys.posts(ANN, uid), *pairs), ("SADD", keys.unread(ANN, uid), *pairs[1::2])]
         )
     redis = CountingRedis(real_redis)
-    newest, read_state = str(len(uids) * 20), ReadState(redis, world.items.scores)
+    newest, read_state = str(len(uids) * 20), ReadState(redis, world.items)
     marked = await read_state.mark_until(ANN, "global", newest, NOW)
     assert sum(map(len, marked.values())) == len(uids) * 20
     assert redis.trips == 3 + len(uids) // 8

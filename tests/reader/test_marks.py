@@ -9,6 +9,7 @@ import pytest
 from microsub.base.clock import DAY
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import undo
+from microsub.timelines import READ_EVERYWHERE
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.visitor import fields_of
@@ -87,6 +88,7 @@ async def test_all_means_what_was_there(ann: ReadingVisitor) -> None:
 @pytest.mark.parametrize("path", ["/channel/home", "/channel/global"])
 async def test_everything_and_undo(ann: ReadingVisitor, path: str) -> None:
     """Exactly the marked posts become unread again: in each channel, and once."""
+    await ann.server.accounts.set_settings("ann", {READ_EVERYWHERE: "no"})
     await ann.server.follow_unscheduled("https://blog.example/feed", "ann", "later")
     await ann.publish("first", at=NOON - 1000)
     await ann.publish(*(f"p{number}" for number in range(119)))

@@ -9,7 +9,7 @@ from typing import Any
 from microsub.accounts.store import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis.protocol import Redis
-from microsub.timelines import Channels
+from microsub.timelines import READ_EVERYWHERE, Channels
 from microsub.timelines.add import Added
 from microsub.timelines.rules import Rules
 from microsub.timelines.sync.arrivals import Arrival, ArrivalQuery, Arrivals, keep_order, read_arrivals
@@ -20,7 +20,10 @@ ANN = "ann"
 
 
 class OneReader:
-    """One user with the channels `home` and `work`, and the order of arrival; `home` follows feed 1."""
+    """One user with the channels `home` and `work`, each with its own read state, and the order of arrival.
+
+    `home` follows feed 1.
+    """
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
@@ -32,6 +35,7 @@ class OneReader:
 
     async def begin(self) -> None:
         await self.accounts.add_user(ANN, "https://ann.example/", NOW)
+        await self.accounts.set_settings(ANN, {READ_EVERYWHERE: "no"})
         for uid in ("home", "work"):
             await self.channels.create(ANN, uid.title(), NOW, uid)
         await self.follow("home", "1")
@@ -88,6 +92,10 @@ class KnownItems:
 
     async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
         return [self.items[item] for item in ids if item in self.items]
+
+    async def duplicates(self, ids: Sequence[str]) -> list[str]:
+        named = {other.item for item in await self.timeline_items(ids) for other in item.duplicates}
+        return [*(named - {*ids})]
 
     async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
         return {item for item in ids if self.feeds.get(item) == feed_id}

@@ -22,8 +22,11 @@ LABELS = {"home": "user/-/label/Home", "later": "user/-/label/Later"}
 class Model:
     """The read state of each post in each of the two channels and in `saved`; ids are those of Microsub.
 
-    A post arrives in `saved` as read, since saving makes nothing unread.
+    A post arrives in `saved` as read, since saving makes nothing unread. With `everywhere`, a mark in one channel
+    counts in all.
     """
+
+    everywhere: bool = False
 
     shown: dict[str, dict[str, bool]] = field(default_factory=lambda: {"home": {}, "later": {}})
     saved: dict[str, bool] = field(default_factory=dict)
@@ -36,6 +39,8 @@ class Model:
         return {one for part in (*self.shown.values(), self.saved) for one in part}
 
     def mark(self, ids: list[str], uids: tuple[str, ...], is_read: bool) -> None:
+        if self.everywhere:
+            uids = (*self.shown, "saved")
         for part in [self.saved if uid == "saved" else self.shown[uid] for uid in uids]:
             part.update({one: is_read for one in ids if one in part})
 
@@ -107,6 +112,12 @@ class Faces:
         html = await self.page.get("/channel/home?show=all")
         await self.page.post("/marks", {**fields_of(html.form("/marks")), name: one})
 
+    async def mark_all_and_undo(self, uid: str) -> None:
+        html = await self.page.get(f"/channel/{uid}")
+        marked = await self.page.post("/marks/all", fields_of(html.form("/marks/all")))
+        html = await self.page.get(marked.location)
+        await self.page.post("/marks/undo", fields_of(html.form("/marks/undo")))
+
 
 def _is_pressed(post: LexborNode, act: str) -> bool:
     return post.css_first(f"[data-act={act}]").attributes["aria-pressed"] == "true"
@@ -119,7 +130,10 @@ async def step(rng: random.Random, faces: Faces, model: Model, ids: list[str]) -
     both = ("home", "later", "saved")
     is_read = rng.random() < 0.5
     what = rng.choice(
-        ("mark", "star", "label", "unlabel", "all", "m-mark", "m-save", "m-remove", "m-move", "page", "page", "at once")
+        (
+            *("mark", "star", "label", "unlabel", "all", "m-mark", "m-one", "m-all", "m-save", "m-remove", "m-move"),
+            *("page", "page", "at once", "undo"),
+        )
     )
     native, alice = faces.app, faces.alice
     if what == "mark":
@@ -151,6 +165,20 @@ async def step(rng: random.Random, faces: Faces, model: Model, ids: list[str]) -
         method = "mark_read" if is_read else "mark_unread"
         await alice.post(action="timeline", method=method, channel="global", **{"entry[]": some})
         model.mark(some, both, is_read)
+    elif what == "m-one":
+        some = [one for one in some if one in model.shown[uid]]
+        method = "mark_read" if is_read else "mark_unread"
+        if some:
+            await alice.post(action="timeline", method=method, channel=uid, **{"entry[]": some})
+        model.mark(some, (uid,), is_read)
+    elif what == "m-all":
+        await alice.post(action="timeline", method="mark_read", channel=uid, last_read_entry="everything")
+        some = list(model.shown[uid])
+        model.mark(some, (uid,), True)
+    elif what == "undo":
+        some = [one for one, state in model.shown[uid].items() if not state]
+        await faces.mark_all_and_undo(uid)
+        model.mark(some, (uid,), False)
     elif what == "m-save":
         await alice.post(action="timeline", method="save" if is_read else "unsave", **{"entry[]": some})
         if is_read:

@@ -23,7 +23,7 @@ class Timelines(Adder):
 
     def __init__(self, redis: Redis, items: Items) -> None:
         super().__init__(redis, items)
-        self._read_state = read_state.ReadState(redis, items.scores)
+        self._read_state = read_state.ReadState(redis, items)
         self.move = partial(remove.move_items, redis, items)
         self.unfollow = partial(remove.take_out_feed, redis, items)
         self.stock = partial(remove.stock_of, redis)

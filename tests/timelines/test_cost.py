@@ -10,6 +10,7 @@ import pytest
 from microsub.model.reader import Cursor, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.timelines import READ_EVERYWHERE
 from tests.support.one_reader import ANN, NOW, OneReader
 from tests.support.redis_wrappers import CountingRedis
 
@@ -214,3 +215,20 @@ async def test_a_page_skips_a_bounded_number_of_posts_that_all_hides(redis: Redi
         assert sorted(found) == sorted(shown)
         assert found == sorted(found, key=int, reverse=not upward)
         assert 4 <= pages <= 8
+
+
+async def test_all_of_a_channel_is_read_everywhere_in_bounded_steps(real_redis: Redis) -> None:
+    """A step takes fewer items the more channels there are to look for them; nothing is left unread in any of them."""
+    world, uids = await crowd(real_redis, 100)
+    await world.accounts.set_settings(ANN, {READ_EVERYWHERE: "yes"})
+    listed = range(1, 3001)
+    for uid in uids[:3]:
+        await put(real_redis, [uid], listed, keys.posts, keys.unread)
+    for uid in uids[3:]:
+        await put(real_redis, [uid], range(1, 4), keys.posts, keys.unread)
+    await calls(real_redis)
+    assert await world.timelines.mark_all_read(ANN, uids[0], NOW) == 3000
+    assert (await calls(real_redis))["evalsha"] >= 3000 * 100 // 20_000
+    assert await left(real_redis, uids, keys.unread) == 0
+    assert await world.timelines.mark_unread(ANN, uids[1], [str(one) for one in listed], NOW) == 3000
+    assert await left(real_redis, uids, keys.unread) == 3 * 3000 + 97 * 3

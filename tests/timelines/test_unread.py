@@ -272,7 +272,7 @@ async def test_marking_many_items_in_all_channels(world: OneReader, layout: int)
             await unread_of_layout_12(world.redis, ANN, uid)
     await world.redis.command("ZADD", keys.hidden(ANN, "work"), 1, 5000, 1, 5001)
     ids = [str(one) for one in (*range(1, 2401), 5000, 9999)]
-    read_state = ReadState(world.redis, world.items.scores)
+    read_state = ReadState(world.redis, world.items)
     changed = await read_state.mark(ANN, "global", ids, "read", NOW)
     assert changed == {*map(str, range(1, 2400, 2)), "5000"}
     left = [str(one) for one in range(2401, size + 1, 2)]

@@ -100,7 +100,7 @@ async def test_entries_of_miniflux(here: World, ann: Reader, tmp_path: Path) -> 
     path.write_text(text.replace("HASH", sha256(b"https://a.example/a1").hexdigest()))
     await here.feeds.ensure("https://later.example/feed", here.now)
     news = await ann.ids("news")
-    await ReadState(here.redis, here.items.scores).mark("ann", "news", news[:2], "read", here.now)
+    await ReadState(here.redis, here.items).mark("ann", "news", news[:2], "read", here.now)
     for _ in range(2):
         report = (await bring(here, "miniflux", path)).posts
         states = {item["name"]: item["_is_read"] for item in await ann.items("news")}

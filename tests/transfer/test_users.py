@@ -32,7 +32,7 @@ from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.displays import ChannelDisplay, ChannelDisplays
 from microsub.timelines.gone import absences
-from microsub.timelines.read_state import ReadState
+from microsub.timelines.read_state import READ_EVERYWHERE, ReadState
 from microsub.timelines.readings import reading_times
 from microsub.timelines.saved import SavedPosts
 from microsub.transfer import user_export, user_import
@@ -105,7 +105,7 @@ async def live(world: World) -> None:
     await world.following.follow("ann", "friends", C, now - 30)
     await world.publish(A, *posts("late1", "late2", at=NOON + 9000, host="a.example"))
     found = await ann.ids("news", limit=100)
-    read_state = ReadState(world.redis, world.items.scores)
+    read_state = ReadState(world.redis, world.items)
     await read_state.mark("ann", "news", found[:7], "read", now)
     await read_state.mark("ann", "news", found[20:25], "unread", now)
     await SavedPosts(world.redis, world.items).save("ann", found[5:9], now)
@@ -138,7 +138,8 @@ async def keep_reading(world: World) -> None:
     """Chooses how pages look, in all and in two channels, and keeps two searches."""
     searches = [KeptSearch("Ebb", "tide -flood"), KeptSearch("Fog", "fog", "news", best=True)]
     chosen = Display().changed({"theme": "dark", "font": "serif", "language": "de", "minutes": "yes"}).stored()
-    await world.accounts.set_settings("ann", {"display": chosen, "searches": stored_searches(searches)})
+    kept = {"display": chosen, "searches": stored_searches(searches), READ_EVERYWHERE: "no"}
+    await world.accounts.set_settings("ann", kept)
     displays, uids = ChannelDisplays(world.redis), frozenset({"news", "global"})
     await displays.choose("ann", "news", {"view": "list", "group": "day"}, uids)
     await displays.choose("ann", "global", {"view": "cards", "order": "oldest"}, uids)
@@ -277,6 +278,7 @@ async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here:
     user = await here.accounts.user("ann")
     assert user
     assert user.settings["display"] == chosen["display"]
+    assert user.settings[READ_EVERYWHERE] == "yes"
     assert KeptSearch.read(user.settings["searches"]) == (*own, KeptSearch("Ebb", "tide -flood"))
     views = await displays.all("ann")
     assert (views["news"].view, views["global"]) == ("cards", ChannelDisplay("cards", "oldest", "day"))

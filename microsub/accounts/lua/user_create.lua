@@ -7,7 +7,7 @@
 -- reply 1 if it was created, 0 if it existed
 local made = redis.call('HSETNX', KEYS[1], 'me', ARGV[1])
 if made == 1 then
-  redis.call('HSET', KEYS[1], 'created', ARGV[2], 'names', 0)
+  redis.call('HSET', KEYS[1], 'created', ARGV[2], 'names', 0, 'read_everywhere', 'yes')
   if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], ARGV[5], 1) end
 end
 if redis.call('ZADD', KEYS[2], 'NX', 0, 'notifications') == 1 then

@@ -35,6 +35,7 @@ from microsub.timelines import (
     EVENTS_IN_ALL,
     EVENTS_OF_NETWORK,
     EVENTS_OF_USER,
+    READ_EVERYWHERE,
     ChannelDisplay,
     ChannelDisplays,
     Channels,
@@ -42,7 +43,7 @@ from microsub.timelines import (
     ReaderViews,
     open_events,
 )
-from microsub.web.display import Display
+from microsub.web.display import YES_OR_NO, Display
 from microsub.web.headers import page_headers
 from microsub.web.pages import LANGUAGES, N_
 from microsub.web.routes import SentResponse, form, page, slow_page
@@ -357,7 +358,9 @@ async def _set_display(reader: ReaderSite, visit: PageVisit) -> Response:
     """Keep the choices with the account, and in the browser for pages before the sign-in."""
     chosen = Display().changed(visit.form).stored()
     if visit.session is not None:
-        await reader.keep(visit.session.user, {"display": chosen})
+        everywhere = visit.form.text(READ_EVERYWHERE)
+        reading = {READ_EVERYWHERE: everywhere} if everywhere in YES_OR_NO else {}
+        await reader.keep(visit.session.user, {"display": chosen, **reading})
     visit.keep_cookie("display", chosen)
     return visit.go(DISPLAY, done="yes")
 

@@ -4,12 +4,15 @@
 -- Naming a muted item changes its state too, which shows when it is unmuted. A mark from a place on leaves muted items
 -- alone, because the user hasn't seen them.
 --
--- KEYS  1 channels  2 live_events
+-- If posts of the user that are read in one channel are read everywhere, the items are marked in all channels, muted ones
+-- too, whichever channel was named: it must only exist.
+--
+-- KEYS  1 channels  2 live_events  3 user
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread' or 'until'  9 now  10.. items:
 --       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
 -- reply {'id id …' whose state changed (in any channel), number of ids that were examined, the first ones, 1 if the
---       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or ''}, or -1: no such
---       channel
+--       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or '', 1 if posts
+--       that changed are read everywhere}, or -1: no such channel
 -- include: rank
 -- include: channels
 -- include: events
@@ -19,15 +22,22 @@
 -- include: unread_changes
 -- include: readings
 -- include: reading_changes
-local MOST, MOST_EXAMINED = 1000, 10000
+local MOST_EXAMINED, MOST_LOOKS = 10000, 10000
 local all = channels_named(ARGV[7])
 if not all then return -1 end
+local everywhere = redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
+local named, most, spreads = all[1], 1000, everywhere and ARGV[7] ~= 'global'
+if spreads then
+  all = channels_named('global')
+  -- Most items are in few of the channels, and looking for them takes less time than changing them.
+  most = math.max(1, math.min(most, math.floor(MOST_LOOKS / math.max(1, #all))))
+end
 
 -- The unread items from a place on, and the place at which to go on if there may be more. If they are few, all are looked
 -- at, else the channel's items in their order.
 local function unread_from(sets, id, score)
   local found, count = {}, count_unread(sets.unread)
-  if count <= MOST then
+  if count <= most then
     local ids = count > 0 and unread_ids(sets.unread) or found
     if id == '' or count == 0 then return ids, '' end
     local first = tonumber(score)
@@ -39,13 +49,13 @@ local function unread_from(sets, id, score)
   end
   local first, left = id == '' and 0 or rank(sets.posts, score, id), MOST_EXAMINED
   while true do
-    local ids = redis.call('ZREVRANGE', sets.posts, first, first + MOST - 1)
+    local ids = redis.call('ZREVRANGE', sets.posts, first, first + most - 1)
     if #ids == 0 then return found, '' end
     for i, is_open in ipairs(are_unread(sets.unread, ids)) do
       if is_open then found[#found + 1] = ids[i] end
     end
     first, left = first + #ids, left - #ids
-    if #found >= MOST or left <= 0 then
+    if #found >= most or left <= 0 then
       local last = ids[#ids]
       return found, redis.call('ZSCORE', sets.posts, last) .. ' ' .. last
     end
@@ -53,16 +63,17 @@ local function unread_from(sets, id, score)
 end
 local to_read, until_place, now, ids, go_on = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}, ''
 if until_place then
-  local sets, id, score = all[1], ARGV[10], ARGV[11]
+  local sets, id, score = named, ARGV[10], ARGV[11]
   if id ~= '' and score == '' then
     score = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
-    if not score then return { '', 0, left_as(sets, id) and 1 or 0, '' } end
+    if not score then return { '', 0, left_as(sets, id) and 1 or 0, '', 0 } end
   end
   ids, go_on = unread_from(sets, id, score)
 else
-  for i = 10, 9 + share(all, #ARGV - 9) do ids[i - 9] = ARGV[i] end
+  local count = spreads and math.min(most, #ARGV - 9) or share(all, #ARGV - 9)
+  for i = 10, 9 + count do ids[i - 9] = ARGV[i] end
 end
-if #ids == 0 then return { '', 0, 0, go_on } end
+if #ids == 0 then return { '', 0, 0, go_on, 0 } end
 local known, marked = {}, {}
 
 local function note(id)
@@ -75,8 +86,9 @@ end
 local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
 
 for _, sets in ipairs(all) do
-  local hidden = until_place and {}
-  local shown = until_place and ids or (to_read and are_unread(sets.unread, ids) or among(sets.posts))
+  local is_named = until_place and sets.uid == named.uid
+  local hidden = is_named and {}
+  local shown = is_named and ids or (to_read and are_unread(sets.unread, ids) or among(sets.posts))
   local open = not to_read and are_unread(sets.unread, ids)
   local out, into = {}, {}
   for i, id in ipairs(ids) do
@@ -88,7 +100,7 @@ for _, sets in ipairs(all) do
       end
       note(id)
     else
-      hidden = hidden or among(sets.hidden)
+      hidden = hidden or (redis.call('EXISTS', sets.hidden) == 1 and among(sets.hidden) or {})
       local count = 0
       if hidden[i] and to_read then
         count = note_readings(sets.hidden_read, now, { id })
@@ -110,4 +122,4 @@ for _, sets in ipairs(all) do
   end
 end
 note_changes(KEYS[2])
-return { table.concat(marked, ' '), #ids, 0, go_on }
+return { table.concat(marked, ' '), #ids, 0, go_on, everywhere and 1 or 0 }

@@ -223,7 +223,7 @@ class Importing:
             await self.adder.put(user, uid, items[item_id], now, limit, unfiltered=True)
         read = [ids[post.old] for post in due if post.is_read]
         if read:
-            await ReadState(self.redis, self.items.scores).mark(user, uid, read, "read", now)
+            await ReadState(self.redis, self.items).mark(user, uid, read, "read", now)
         await self.imported.arrived(user, uid, [post.old for post in due])
 
     async def _arrive(
@@ -249,9 +249,7 @@ class Importing:
                 )
             await self._begin(user, channel.uid, record, now)
         for start in range(0, len(read), _FILL):
-            await ReadState(self.redis, self.items.scores).mark(
-                user, channel.uid, read[start : start + _FILL], "read", now
-            )
+            await ReadState(self.redis, self.items).mark(user, channel.uid, read[start : start + _FILL], "read", now)
         for url in names:
             record = await self.feeds.ensure(url, now)
             if not record.gone:

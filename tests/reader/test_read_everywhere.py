@@ -1,0 +1,132 @@
+"""A post in several channels: read in one of them, it is read in all, if its user has chosen so."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines import READ_EVERYWHERE
+from tests.reader.conftest import ReadingVisitor, ids, reading
+from tests.support.native_app import NativeApp, numbered
+from tests.support.readers import FEED, posts
+from tests.support.three_faces import ALL, READ
+from tests.support.visitor import fields_of
+from tests.support.world import World
+
+COMMENTS = "https://blog.example/copies"
+"""Another feed of the same blog with the same posts."""
+
+
+@pytest.fixture
+async def both(ann: ReadingVisitor) -> ReadingVisitor:
+    """Ann follows the blog in both of her channels; each has three unread posts."""
+    await ann.publish("c", "b", "a")
+    await ann.reader.post(action="follow", channel="later", url=FEED)
+    assert await unread(ann) == (3, 3)
+    return ann
+
+
+async def unread(ann: ReadingVisitor) -> tuple[int, int]:
+    channels = await ann.reader.channels()
+    return channels["home"]["unread"], channels["later"]["unread"]
+
+
+async def test_new_users_have_it_and_others_keep_what_they_had(server: World, redis: Redis) -> None:
+    """A user of before has no such setting."""
+    new, old = await reading(server, "new", "home", "later"), await reading(server, "old", "home", "later")
+    await redis.command("HDEL", keys.user("old"), READ_EVERYWHERE)
+    await server.accounts.add_user("old", "", server.now)
+    await server.publish(FEED, *posts("b", "a"))
+    for one, left in ((new, (1, 1)), (old, (1, 2))):
+        await one.reader.post(action="follow", channel="later", url=FEED)
+        await one.change(await one.get("/channel/home"), "read", (await one.reader.ids("home"))[0])
+        assert await unread(one) == left
+
+
+async def test_it_is_chosen_on_the_page(both: ReadingVisitor) -> None:
+    page = await both.get("/display")
+    assert fields_of(page.form("/display"))[READ_EVERYWHERE] == "yes"
+    await both.browser.submit(page, "/display", **{READ_EVERYWHERE: "no"})
+    page = await both.get("/display")
+    assert fields_of(page.form("/display"))[READ_EVERYWHERE] == "no"
+    await both.browser.submit(page, "/display", **{READ_EVERYWHERE: "sometimes"})
+    await both.change(await both.get("/channel/home"), "read", (await both.reader.ids("home"))[0])
+    assert await unread(both) == (2, 3)
+
+
+async def test_all_ways_of_marking_count_everywhere(both: ReadingVisitor) -> None:
+    """By page and by app, of some posts and of all, and an undo."""
+    first, *rest = await both.reader.ids("home")
+    await both.reader.post(action="timeline", method="mark_read", channel="later", entry=first)
+    assert await unread(both) == (2, 2)
+    await both.reader.post(action="timeline", method="mark_unread", channel="home", entry=first)
+    assert await unread(both) == (3, 3)
+    await both.reader.post(action="timeline", method="mark_read", channel="home", last_read_entry=rest[0])
+    assert await unread(both) == (1, 1)
+    done = await both.mark_all(await both.get("/channel/later"))
+    assert await unread(both) == (0, 0)
+    await both.browser.submit(await both.get(done.location), "/marks/undo")
+    assert await unread(both) == (1, 1)
+    await both.reader.post(action="timeline", method="mark_read", channel="later", last_read_entry="everything")
+    assert await unread(both) == (0, 0)
+    page = await both.get("/channel/later?show=all")
+    await both.change(page, "unread", ids(page)[0])
+    assert await unread(both) == (1, 1)
+
+
+async def test_an_undo_finds_posts_that_left_the_channel_meanwhile(both: ReadingVisitor) -> None:
+    done = await both.mark_all(await both.get("/channel/home"))
+    await both.reader.post(action="unfollow", channel="home", url=FEED)
+    await both.browser.submit(await both.get(done.location), "/marks/undo")
+    assert (await unread(both))[1] == 3
+
+
+async def test_muted_posts_are_marked_with_the_others(both: ReadingVisitor) -> None:
+    """A post that one channel mutes comes back as it was marked in the other."""
+    await both.reader.post(action="mute", channel="later", url=FEED)
+    await both.mark_all(await both.get("/channel/home"))
+    await both.reader.post(action="unmute", channel="later", url=FEED)
+    assert await unread(both) == (0, 0)
+
+
+async def test_a_feed_that_is_followed_again_brings_no_read_posts(ann: ReadingVisitor) -> None:
+    """Read posts stay read in the new channel, and unread ones are unread there."""
+    await ann.publish("c", "b", "a")
+    page = await ann.get("/channel/home")
+    await ann.change(page, "read", ids(page)[0])
+    await ann.reader.post(action="follow", channel="later", url=FEED)
+    assert await unread(ann) == (2, 2)
+    assert await ann.titles("/channel/later") == ["b", "a"]
+
+
+async def test_duplicates_of_another_feed_are_read_with_a_post(ann: ReadingVisitor) -> None:
+    """In another channel, where they have ids of their own; one that comes later is read already."""
+    await ann.server.follow_unscheduled(COMMENTS, "ann", "later")
+    await ann.publish("b", "a", common="one identity of a and b", feed=FEED)
+    await ann.publish("b", feed=COMMENTS, common="one identity of a and b")
+    (copy,) = await ann.reader.ids("later")
+    app = await NativeApp.signed_in(ann.server, "ann")
+    assert set(await app.ids(ALL, xt=READ)) == {*numbered([*await ann.reader.ids("home"), copy])}
+    done = await ann.mark_all(await ann.get("/channel/home"))
+    assert await unread(ann) == (0, 0)
+    assert await app.ids(ALL, xt=READ) == []
+    await ann.browser.submit(await ann.get(done.location), "/marks/undo")
+    assert await unread(ann) == (2, 1)
+    await ann.reader.post(action="timeline", method="mark_read", channel="later", entry=copy)
+    assert (await unread(ann))[1] == 0
+    await ann.mark_all(await ann.get("/channel/home"))
+    await ann.publish("a", feed=COMMENTS, common="one identity of a and b")
+    assert len(await ann.reader.ids("later")) == 2
+    assert await unread(ann) == (0, 0)
+
+
+async def test_events_name_both_channels(both: ReadingVisitor) -> None:
+    listening = await both.get("/channel/home")
+    position = await both.server.redis.command(
+        "XADD", keys.live_events("ann"), "*", "event", "begin", "channel", "home"
+    )
+    await both.server.redis.command("EXPIRE", keys.live_events("ann"), 100)
+    await both.change(listening, "read", ids(listening)[0])
+    found = await both.server.redis.command("XRANGE", keys.live_events("ann"), position, "+")
+    assert {row[1][3] for row in found[1:]} == {b"home", b"later"}
