@@ -125,7 +125,7 @@ async def test_beth_reads_at_another_instance(here: Tab, world: Instances) -> No
     signed = await world.app(Monocle).sign_in(world.profile("beth"), world.person(here, "beth"))
     assert signed.microsub.startswith(world.other_url)
     assert len(await signed.read("home")) == 3
-    await here.page.goto(f"{world.other_url}/sign-in")
+    await here.page.goto(f"{world.other_url}/sign-in?next=/account")
     await here.fill(me=world.profile("beth"))
     await here.press("Go to your provider")
     assert here.page.url.startswith(f"{world.url}/auth")
@@ -407,7 +407,7 @@ async def test_a_password_needs_no_scripts(browser: Browser, world: Instances) -
         await here.page.goto(f"{world.url}/sign-in/local")
         await here.fill(who=world.profile("frank"), password=PASSWORD)
         await here.press("Sign in")
-        assert "signed in as frank" in await here.text()
+        assert "Account of frank" in await here.text()
 
 
 async def test_passkeys_are_added_renamed_and_removed(here: Tab, device: Device, world: Instances) -> None:
@@ -433,7 +433,7 @@ async def test_passkeys_are_added_renamed_and_removed(here: Tab, device: Device,
     await device.send("clearCredentials")
     await device.send("addCredential", credential=first[0])
     await here.press("Sign in with a passkey")
-    assert "signed in as dave" in await here.text()
+    assert "Account of dave" in await here.text()
 
 
 async def test_an_unrecognised_owner_isnt_signed_in(here: Tab, device: Device, world: Instances) -> None:

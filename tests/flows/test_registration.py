@@ -25,6 +25,10 @@ async def sign_in(url: str, me: str) -> tuple[str, int, str]:
         return browser.title, browser.reply.status_code, browser.text
 
 
+START = "What do you want to read?"
+"""The title of the page for users without feeds."""
+
+
 def users(listed: str) -> dict[str, str]:
     return {line.split()[0]: line for line in listed.splitlines()}
 
@@ -49,7 +53,7 @@ async def test_somebody_comes_reads_meets_limits_and_goes(tmp_path: Path) -> Non
         name = found[2]
         assert name.endswith("-ann")
         again = await asyncio.gather(*(sign_in(url, ann.me) for url in urls * 2))
-        assert {title for title, _, _ in again} == {"Your account"}
+        assert {title for title, _, _ in again} == {START}
         assert "registered" in (await listing(installed))[name]
         assert name not in json.loads(installed.backend.read_text())["users"], (
             "nobody comes into the file by themselves"
@@ -109,7 +113,7 @@ async def _goes(installed: Installation, name: str, me: str, url: str) -> None:
     assert "disabled" in (await listing(installed))[name]
     assert (await sign_in(url, me))[:2] == ("Your account is disabled", 403)
     assert (await installed.run("user", "restore", name))[0] == 0
-    assert (await sign_in(url, me))[0] == "Your account"
+    assert (await sign_in(url, me))[0] == "All"
     code, _, err = await installed.run("user", "me", "alice", me.rstrip("/"))
     assert code == 1
     assert name in err
@@ -125,7 +129,7 @@ async def test_one_person_at_many_doors_at_once_gets_one_account(tmp_path: Path)
         me = site.person("ann").me
         urls = [await installed.serve("web"), await installed.serve("web")]
         ended = await asyncio.gather(*(sign_in(url, me) for url in urls * 4))
-        assert {title for title, _, _ in ended} <= {"Welcome", "Your account"}
+        assert {title for title, _, _ in ended} <= {"Welcome", START}
         assert len(await listing(installed)) == 1
         site.at_browser = "bob"
         assert (await sign_in(urls[1], site.person("bob").me))[0] == "Welcome"
@@ -147,8 +151,8 @@ async def test_moved_users_are_known_and_claims_are_not(tmp_path: Path) -> None:
         async with installation(tmp_path, backend) as installed:
             url = await installed.serve("web")
             title, status, text = await sign_in(url, users["moved"]["me"])
-            assert (title, status) == ("Your account", 200), text
-            assert "signed in as moved" in text
+            assert (title, status) == (START, 200), text
+            assert "Account of moved" in text
             assert set(await listing(installed)) == {"moved", "linked"}
             claims = elsewhere.page(
                 "/claims/",

@@ -90,7 +90,7 @@ async def test_the_round_trips_of_a_sign_in_by_password(measured: Measured) -> N
         page = await browser.get(SIGN_IN)
         measured.trips()
         shown = await browser.submit(page, BY_PASSWORD, who="ann", password=PASSWORD)
-        assert shown.location == "/account"
+        assert shown.location == "/"
         assert measured.trips() <= 6
         browser.client.cookies.delete(COOKIE)
 

@@ -151,7 +151,7 @@ async def _a_foreign_token_and_sign_in(
     async with Surfer() as surfer:
         await surfer.goto(f"{url}/sign-in")
         await surfer.submit(me=foreign.people["far"].me)
-        assert surfer.here == f"{url}/account"
+        assert surfer.here == f"{url}/"
         flows.note_cookies(surfer)
         flows.addresses += [hop for hop in surfer.hops if "callback" not in hop]
     async with Surfer(foreign.url("/auth")) as waiting:

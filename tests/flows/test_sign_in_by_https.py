@@ -109,7 +109,7 @@ async def test_cookies_are_bound_to_host_and_https(world: World) -> None:
             set_cookies.extend(reply.headers.get_list("set-cookie"))
 
         surfer.http.event_hooks["response"] = [note]
-        await surfer.goto(f"{world.public}/sign-in/local")
+        await surfer.goto(f"{world.public}/sign-in/local?next=/account")
         await surfer.submit(who="ann", password=PASSWORD)
         assert surfer.here == f"{world.public}/account"
         assert len(set_cookies) >= 2

@@ -148,7 +148,7 @@ async def test_signing_in_to_another_instance(world: World) -> None:
     # Another host name, because cookies ignore ports.
     other = world.other_url.replace("127.0.0.1", "localhost")
     async with Surfer() as surfer:
-        await surfer.goto(f"{other}/sign-in")
+        await surfer.goto(f"{other}/sign-in?next=/account")
         await surfer.submit(me=world.profile("beth"))
         assert surfer.here.startswith(world.own_url)
         await sign_in(surfer, "beth")

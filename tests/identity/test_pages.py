@@ -72,7 +72,7 @@ async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) 
         for name, visitor in (("ann", here), ("bob", there)):
             await made.accounts.add_user(name, f"https://{name}.example/", made.now)
             await made.parts.local.set_password(name, PASSWORD, made.now)
-            assert (await tried(visitor, name)).location == "/account"
+            assert (await tried(visitor, name)).location == "/"
         for name, visitor in (("ann", here), ("bob", there)):
             assert f"signed in as {name}" in (await visitor.get("/account")).text
         assert set(here.cookies) == {

@@ -36,7 +36,7 @@ async def sign_in(
         visit.keep_cookie("devices", devices)
     else:
         await changed
-    return visit.go(next_ or person.next or "/account")
+    return visit.go(next_ or person.next or "/")
 
 
 async def sign_in_as(local: LocalSignIn, user: str, how: str, visit: PageVisit, *, next_: str = "") -> Response:

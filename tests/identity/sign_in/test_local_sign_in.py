@@ -30,7 +30,7 @@ from tests.support.world import World
 async def test_a_password_signs_in_by_name_or_address(enrolled: World, ann: Visitor, who: str) -> None:
     """No script is needed."""
     shown = await tried(ann, who)
-    assert (shown.status, shown.location) == (303, "/account")
+    assert (shown.status, shown.location) == (303, "/")
     page = await ann.get("/account")
     assert "signed in as ann" in page.text
     assert "with a password" in page.text

@@ -94,7 +94,7 @@ async def test_somebody_signs_in_with_their_own_domain(ann: Visitor, running: Ru
     """Newer and older providers work, with the address as users type it."""
     async with running(VARIANTS[name]) as site:
         shown = await through(ann, site.people["ann"].me)
-        assert (shown.status, shown.location) == (303, "/account")
+        assert (shown.status, shown.location) == (303, "/")
         page = await ann.get("/account")
         assert "signed in as ann" in page.text
         assert f"with {urlsplit(site.issuer).netloc}" in page.text
@@ -335,7 +335,7 @@ async def test_without_base_url_sign_in_works_only_on_this_machine(real_redis: R
         assert parse_qs(urlsplit(location).query)["redirect_uri"] == ["http://127.0.0.1:8080/sign-in/callback"]
         async with httpx.AsyncClient(timeout=60) as http:
             back = (await http.get(location)).headers["location"]
-        assert (await near.get(back)).location == "/account"
+        assert (await near.get(back)).location == "/"
         assert (await near.get("/account")).status == 200
         shown = await far.get("/sign-in")
         assert shown.status == 403
@@ -351,7 +351,7 @@ async def test_strangers_with_slow_pages_delay_no_user(server: World, ann: Visit
             await held.enter_async_context(limits.place(me, f"2600:{number:x}::1", host))
         page = await ann.get("/sign-in")
         assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
-        assert (await through(ann, site.people["ann"].me)).location == "/account"
+        assert (await through(ann, site.people["ann"].me)).location == "/"
 
 
 async def taken(limits: SignInLimits, held: AsyncExitStack, asked: Iterable[tuple[str, str, str]]) -> int:
@@ -391,7 +391,7 @@ async def test_slow_sign_ins_take_only_a_share_of_slots(
         for number in range(75):
             async with limits.place(site.people["ann"].me, f"192.0.2.{number}", "ann.example"):
                 continue
-        assert (await through(ann, site.people["ann"].me)).location == "/account"
+        assert (await through(ann, site.people["ann"].me)).location == "/"
 
 
 async def test_strangers_and_users_have_separate_limits(
@@ -404,7 +404,7 @@ async def test_strangers_and_users_have_separate_limits(
             await limits.enter(f"https://{number}.example/", "192.0.2.1")
         page = await ann.get("/sign-in")
         assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
-        assert (await through(ann, site.people["ann"].me)).location == "/account"
+        assert (await through(ann, site.people["ann"].me)).location == "/"
 
 
 async def test_bytes_of_open_sign_ins_are_bounded(server: World) -> None:
@@ -478,7 +478,7 @@ async def test_sign_ins_per_site_are_limited(ann: Visitor, running: Running, mon
         refused = await ann.submit(page, "/sign-in", me=site.url("/more/"))
         assert refused.response.headers["retry-after"] == "60"
         assert len(site.asked) == 30
-        assert (await through(ann, site.people["ann"].me)).location == "/account"
+        assert (await through(ann, site.people["ann"].me)).location == "/"
 
 
 async def test_no_site_of_many_networks_begins_too_many(server: World) -> None:
