@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import orjson
 from starlette.types import Receive, Scope
 
 from microsub.accounts import Accounts, AppRequests, token_of_password
+from microsub.base.digests import short_digest
 from microsub.base.errors import (
     MethodNotAllowed,
     MicrosubError,
@@ -24,6 +26,7 @@ from microsub.base.errors import (
 )
 from microsub.base.rate_limits import RateLimit, RateLimiter, network_of
 from microsub.model.reader import NATIVE_APP, Channel, Credential, Grant
+from microsub.redis.foresight import Foresight
 from microsub.timelines import ReaderViews
 from microsub.web.headers import client_of, header
 from microsub.web.pages import DEFAULT_LANGUAGE, preferred_language
@@ -76,12 +79,13 @@ _PLACE = re.compile(
 )
 _HEADER = re.compile(r"\s*GoogleLogin\s+auth\s*=\s*(\S+)\s*", re.IGNORECASE)
 _STREAM = re.compile(r"(stream/+contents|atom)/+(.+)", re.DOTALL)
+_SINCE = re.compile(rb"(?<![^&])ot=([1-9][0-9]{9})(?![^&])")
 _BAD_TOKEN: list[Header] = [(b"x-reader-google-bad-token", b"true"), (b"google-bad-token", b"true")]
 _TEXT: list[Header] = [*PLAIN, *CORS]
 _JSON: list[Header] = [(b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-store"), *CORS]
 _TOKEN_LENGTH = 57
 _CONTENTS = "stream/items/contents"
-"""Liferea 1.14 sends no header with it, but the value of `Auth` as `T` in the form."""
+"""Liferea 1.14 sends no header with it, but the value of `Auth` as `T` in the form, and the same ids with each sync."""
 OK = HttpReply(b"OK", _TEXT)
 """The reply to writes: without a newline, which Newsboat takes for a failure."""
 
@@ -143,6 +147,7 @@ class NativeEndpoint(HttpEndpoint):
         accounts: Accounts,
         reading: ReaderViews,
         requests: AppRequests,
+        foresight: Foresight,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -152,6 +157,7 @@ class NativeEndpoint(HttpEndpoint):
         self._accounts = accounts
         self._reading = reading
         self._requests = requests
+        self._foresight = foresight
         self._clock = clock
         self._limiter = RateLimiter()
 
@@ -207,34 +213,51 @@ class NativeEndpoint(HttpEndpoint):
         now = self._clock()
         authorization = header(scope, b"authorization")
         given = None
-        if not authorization and name == _CONTENTS and verb == "POST":
+        if name == _CONTENTS and verb == "POST" and (not authorization or declared_length(scope) <= UNCHECKED_BODY):
             given = await _parameters(scope, exchange.receive, UNCHECKED_BODY)
+        if given and not authorization:
             # Not from the address, which logs keep.
             is_in_address = collect(urlencoded(scope["query_string"], MOST_PAIRS)).every("T")
             authorization = f"GoogleLogin auth={'' if is_in_address else given[0].text('T') or ''}"
         presented = _HEADER.fullmatch(authorization)
         credential = self._credential(presented[1] if presented else "")
-        # One round trip that also reads the channels, which nearly every request needs.
-        grant, names, _ = await self._reading.counts_with_token(credential, now, ordered_for=NATIVE_APP)
-        self._admit(grant, credential, now)
-        exchange.user = grant.user
-        await self._requests.begun(grant.user, now)
-        is_large = verb == "POST" and declared_length(scope) > UNCHECKED_BODY
-        if is_large and not self._limiter.has_room(LARGE_BODIES_AT_ONCE, grant.user):
-            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
-        give_back = self._limiter.take([(LARGE_BODIES_AT_ONCE, grant.user)] if is_large else [])
-        try:
-            params, body = given or await _parameters(
-                scope, exchange.receive, route.most_body, is_document=route.takes_document
+        named = given[0].every("i") if given else []
+        with self._foreseen(scope, named, credential, now) if given or verb == "GET" else nullcontext():
+            # One round trip that also reads the channels, which nearly every request needs.
+            grant, names, _ = await self._reading.counts_with_token(credential, now, ordered_for=NATIVE_APP)
+            self._admit(grant, credential, now)
+            exchange.user = grant.user
+            await self._requests.begun(grant.user, now)
+            params, body = given or await self._received(exchange, route)
+            known, accepted = (header(scope, name) or "" for name in (b"if-none-match", b"accept-language"))
+            at, language = stream[2] if stream else "", preferred_language(accepted)
+            reply = await route.run(
+                NativeCall(grant.user, credential, now, params, names.channels, at, body, known, language)
             )
-        finally:
-            give_back()
-        known, accepted = (header(scope, name) or "" for name in (b"if-none-match", b"accept-language"))
-        at, language = stream[2] if stream else "", preferred_language(accepted)
-        call = NativeCall(grant.user, credential, now, params, names.channels, at, body, known, language)
-        reply = await route.run(call)
         await self._requests.ended(grant.user, now, declarations=route.writes, topics=route.changes_topics)
         return reply
+
+    def _foreseen(
+        self, scope: Scope, named: Sequence[str], credential: Credential, now: float
+    ) -> AbstractContextManager[None]:
+        """Foresight for a request that the app sends again with each sync, with another `ot`."""
+        found = _SINCE.search(scope["query_string"])
+        since = [str(int(found[1]) - less) for less in (0, 1)] if found else []
+        query = _SINCE.sub(b"", scope["query_string"])
+        texts = (credential.digest, scope["method"], scope["path"], *named)
+        return self._foresight.of(short_digest(b"\0".join((query, *map(str.encode, texts)))), now, *since)
+
+    async def _received(self, exchange: HttpExchange, route: NativeRoute) -> tuple[Params, RequestBody]:
+        """The parameters, and the body if it isn't a form. Raises TooManyRequests for many large bodies at once."""
+        scope, user = exchange.scope, exchange.user
+        is_large = scope["method"] == "POST" and declared_length(scope) > UNCHECKED_BODY
+        if is_large and not self._limiter.has_room(LARGE_BODIES_AT_ONCE, user):
+            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
+        give_back = self._limiter.take([(LARGE_BODIES_AT_ONCE, user)] if is_large else [])
+        try:
+            return await _parameters(scope, exchange.receive, route.most_body, is_document=route.takes_document)
+        finally:
+            give_back()
 
     def _credential(self, token: str) -> Credential:
         credential = self._accounts.credential(token)

@@ -27,6 +27,7 @@ from microsub.api.feeds import FeedActions
 from microsub.api.timeline import TimelineActions
 from microsub.base.errors import StoreError
 from microsub.base.plaintext import shown
+from microsub.feeds import Events, Feeds
 from microsub.greader.api import PATHS as NATIVE_PATHS
 from microsub.greader.api import NativeEndpoint
 from microsub.greader.contents import NativeContents
@@ -47,6 +48,7 @@ from microsub.micropub.posting import PATH as POSTS
 from microsub.outputs import OutputActions, OutputEndpoint
 from microsub.post_store import PostStoreEndpoint
 from microsub.post_store.api import PATH as POST_STORE
+from microsub.posts import Items
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, installed
 from microsub.reader.admin import pages as admin
@@ -73,11 +75,12 @@ from microsub.reader.reading.posts import FeedFaces, PostViews
 from microsub.reader.reading.undo import UndoRecords
 from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
+from microsub.redis.foresight import Foresight
 from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.parts import WebParts
 from microsub.server.stores import signed_feeds
-from microsub.timelines import ChannelDisplays, ReadState, SavedPosts
+from microsub.timelines import ChannelDisplays, Channels, ReadState, SavedPosts
 from microsub.transfer import FeedListEndpoint
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.web.actions import Table
@@ -236,9 +239,12 @@ def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
 
 def _native_endpoint(parts: WebParts, site: PageSite) -> NativeEndpoint:
     stores, requests = parts.stores, _app_requests(parts)
-    streams = Streams(stores.redis, stores.channels, parts.reading, stores.items, stores.events)
-    known = (stores.redis, stores.channels, stores.feeds, parts.reading)
-    contents = NativeContents(*known, site.pages.translated, parts.settings.public_url)
+    redis = Foresight(stores.redis)
+    channels, feeds, items = Channels(redis), Feeds(redis), Items(redis)
+    views = parts.reading.over(redis, channels, feeds, items)
+    streams = Streams(redis, channels, views, items, Events(redis))
+    translated, base = site.pages.translated, parts.settings.public_url
+    contents = NativeContents(redis, channels, feeds, views, translated, base)
     follows = NativeFollows(
         stores.channels,
         parts.following,
@@ -250,13 +256,14 @@ def _native_endpoint(parts: WebParts, site: PageSite) -> NativeEndpoint:
     )
     return NativeEndpoint(
         {
-            **NativeReading(stores.redis, streams, contents, parts.reading).table(),
+            **NativeReading(redis, streams, contents, views).table(),
             **NativeMarks(stores.redis, stores.channels, stores.items, streams, requests).table(),
             **follows.table(),
         },
         stores.accounts,
-        parts.reading,
+        views,
         requests,
+        redis,
         clock=parts.clock,
     )
 

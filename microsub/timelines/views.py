@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 from sys import intern
@@ -19,6 +20,7 @@ from microsub.feeds import ICON, Feeds
 from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
 from microsub.model.settings import UnreadStyle
 from microsub.posts import Items, Texts
+from microsub.redis.foresight import read_again
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reached, text
 from microsub.redis.scripts import batches
@@ -116,6 +118,12 @@ class ReaderViews:
         self.own_view = OwnView(channels, feeds)
         self._feed_of: BoundedCache[str, str] = BoundedCache(_MOST_ITEMS)
         self._turns = KeyedLocks()
+
+    def over(self, redis: Redis, channels: Channels, feeds: Feeds, items: Items) -> ReaderViews:
+        """The same views by another connection: all that these remember and fill is shared, and ends with these."""
+        made = copy(self)
+        made._redis, made._channels, made._feeds, made._items = redis, channels, feeds, items
+        return made
 
     async def aclose(self) -> None:
         """Cancel background fills; nothing is lost."""
@@ -270,6 +278,7 @@ class ReaderViews:
         if self._catch_up is None:
             return False
         await self._catch_up.fill(user, uid, now)
+        read_again()
         return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
