@@ -18,9 +18,9 @@ from microsub.accounts import Accounts, AppRequests, token_of_password
 from microsub.base.digests import short_digest
 from microsub.base.errors import (
     MethodNotAllowed,
-    MicrosubError,
     NotFound,
     RequestError,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
 )
@@ -47,12 +47,11 @@ from microsub.web.responses import (
     CORS,
     METHODS,
     PLAIN,
+    ErrorReply,
     Header,
     HttpEndpoint,
     HttpExchange,
     HttpReply,
-    error_reply,
-    log_error,
 )
 from microsub.web.types import FORM
 
@@ -80,7 +79,9 @@ _PLACE = re.compile(
 _HEADER = re.compile(r"\s*GoogleLogin\s+auth\s*=\s*(\S+)\s*", re.IGNORECASE)
 _STREAM = re.compile(r"(stream/+contents|atom)/+(.+)", re.DOTALL)
 _SINCE = re.compile(rb"(?<![^&])ot=([1-9][0-9]{9})(?![^&])")
+_SIGN_IN = "greader ClientLogin"
 _BAD_TOKEN: list[Header] = [(b"x-reader-google-bad-token", b"true"), (b"google-bad-token", b"true")]
+_LATER: list[Header] = [(b"retry-after", b"60")]
 _TEXT: list[Header] = [*PLAIN, *CORS]
 _JSON: list[Header] = [(b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-store"), *CORS]
 _TOKEN_LENGTH = 57
@@ -88,6 +89,10 @@ _CONTENTS = "stream/items/contents"
 """Liferea 1.14 sends no header with it, but the value of `Auth` as `T` in the form, and the same ids with each sync."""
 OK = HttpReply(b"OK", _TEXT)
 """The reply to writes: without a newline, which Newsboat takes for a failure."""
+
+
+class TooManyWrong(Unauthorized):
+    """The limit on wrong passwords is reached. An app that gets any other status than 401 doesn't say what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ class NativeEndpoint(HttpEndpoint):
     ) -> None:
         super().__init__()
         self._table: NativeTable = {"token": NativeRoute(_token), "user-info": NativeRoute(_user_info), **table}
-        self.actions = ("greader ClientLogin", *(f"greader {name}" for name in self._table))
+        self.actions = (_SIGN_IN, *(f"greader {name}" for name in self._table))
         self._accounts = accounts
         self._reading = reading
         self._requests = requests
@@ -162,25 +167,24 @@ class NativeEndpoint(HttpEndpoint):
         self._limiter = RateLimiter()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply:
-        """See `HttpEndpoint`; errors are one line of text."""
-        login = False
-        try:
-            found = _PLACE.fullmatch(exchange.scope["path"])
-            if found is None:
-                raise NotFound("there is nothing at this address")
-            if login := bool(found["login"]):
-                exchange.action = "greader ClientLogin"
-                return await self._sign_in(exchange)
-            return await self._routed(exchange, found["name"] or found["atom"])
-        except MicrosubError as error:
-            failure = error_reply(error)
-            log_error(error, failure, exchange.scope["path"], exchange.scope["method"], exchange.action)
-            text = str(failure.content["error_description"])
-            headers = [*_TEXT, *failure.headers]
-            if isinstance(error, Unauthorized):
-                headers = [*_TEXT, *_BAD_TOKEN]
-                text = "Error=BadAuthentication" if login else "Unauthorized"
-            return HttpReply(" ".join(text.split()).encode() + b"\n", headers, failure.status)
+        """See `HttpEndpoint`."""
+        found = _PLACE.fullmatch(exchange.scope["path"])
+        if found is None:
+            raise NotFound("there is nothing at this address")
+        if found["login"]:
+            exchange.action = _SIGN_IN
+            return await self._sign_in(exchange)
+        return await self._routed(exchange, found["name"] or found["atom"])
+
+    def failed(self, exchange: HttpExchange, error: Exception, failure: ErrorReply) -> HttpReply:
+        """One line of text; with 400 for a refused body, as of other servers of this API."""
+        text = str(failure.content["error_description"])
+        headers = [*_TEXT, *failure.headers]
+        if isinstance(error, Unauthorized):
+            headers = [*_TEXT, *_BAD_TOKEN, *(_LATER if isinstance(error, TooManyWrong) else ())]
+            text = "Error=BadAuthentication" if exchange.action == _SIGN_IN else "Unauthorized"
+        status = 400 if isinstance(error, TooLarge) else failure.status
+        return HttpReply(" ".join(text.split()).encode() + b"\n", headers, status)
 
     async def _sign_in(self, exchange: HttpExchange) -> HttpReply:
         scope, now = exchange.scope, self._clock()
@@ -192,7 +196,7 @@ class NativeEndpoint(HttpEndpoint):
             exchange.user = credential.user
         except RequestError:
             if not self._limiter.count(WRONG_OF_NETWORK, network_of(client_of(scope))):
-                raise TooManyRequests("too many wrong passwords: try again in a minute", 60) from None
+                raise TooManyWrong("the name or the app password is wrong, as many times before") from None
             raise Unauthorized("the name or the app password is wrong") from None
         names = dict.fromkeys(("SID", "LSID", "Auth"), token)
         if params.text("output") == "json":

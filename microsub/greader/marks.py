@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from microsub.accounts import AppRequests
 from microsub.base.errors import InvalidRequest
-from microsub.greader.api import MOST_BODY, OK, NativeCall, NativeRoute, NativeTable
+from microsub.greader.api import MOST_BODY, OK, NativeCall, NativeTable
 from microsub.greader.ids import StreamName, items_of, microseconds, stream_of, streams_of
 from microsub.greader.streams import StreamQuery, Streams, label_names
+from microsub.greader.turns import UserTurns
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
 from microsub.posts import Items
 from microsub.redis.protocol import Redis
@@ -36,12 +37,13 @@ class NativeMarks:
     def __post_init__(self) -> None:
         self._read_state = ReadState(self.redis, self.items)
         self._saved = SavedPosts(self.redis, self.items)
+        self._turns = UserTurns()
 
     def table(self) -> NativeTable:
         """The requests by name."""
         return {
-            "edit-tag": NativeRoute(self.edit, _POST, most_body=MOST_BODY),
-            "mark-all-as-read": NativeRoute(self.mark_all, _POST),
+            "edit-tag": replace(self._turns.route("marks", self.edit), verbs=_POST, most_body=MOST_BODY),
+            "mark-all-as-read": replace(self._turns.route("marks", self.mark_all), verbs=_POST),
         }
 
     async def edit(self, call: NativeCall) -> HttpReply:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
 
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
-from microsub.base.locks import KeyedLocks
 from microsub.greader.api import MOST_BODY, NativeCall, NativeRoute, NativeTable, json_reply, text_reply
 from microsub.greader.atom import CONTENT_TYPE, atom_of
 from microsub.greader.contents import NativeContents
@@ -28,6 +27,7 @@ from microsub.greader.ids import (
 )
 from microsub.greader.others import OtherItems
 from microsub.greader.streams import StreamPage, StreamQuery, Streams, label_names
+from microsub.greader.turns import UserTurns
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches
 from microsub.timelines import ReaderViews, unread_by_channel
@@ -55,29 +55,21 @@ class NativeReading:
         self._contents = contents
         self._reading = reading
         self._others = OtherItems(redis, reading, streams)
-        # One reply per user is made at a time: a hundred with contents took six gigabytes, eight with 200,000 ids five
-        # seconds, in which nobody else got any.
-        self._turns = KeyedLocks()
+        self._turns = UserTurns()
 
     def table(self) -> NativeTable:
         """The requests by name."""
+        turns = self._turns
         return {
             "tag/list": NativeRoute(self.tags),
-            "subscription/list": self._in_turn(self.subscriptions),
-            "unread-count": self._in_turn(self.unread_counts),
-            "stream/items/ids": self._in_turn(self.ids),
-            "stream/items/count": self._in_turn(self.number),
-            "stream/items/contents": replace(self._in_turn(self.named), most_body=MOST_BODY),
-            "stream/contents": self._in_turn(self.page),
-            "atom": self._in_turn(self.atom),
+            "subscription/list": turns.route("lists", self.subscriptions),
+            "unread-count": turns.route("lists", self.unread_counts),
+            "stream/items/ids": turns.route("ids", self.ids),
+            "stream/items/count": turns.route("ids", self.number),
+            "stream/items/contents": replace(turns.route("contents", self.named), most_body=MOST_BODY),
+            "stream/contents": turns.route("contents", self.page),
+            "atom": turns.route("contents", self.atom),
         }
-
-    def _in_turn(self, run: Callable[[NativeCall], Awaitable[HttpReply]]) -> NativeRoute:
-        async def answer(call: NativeCall) -> HttpReply:
-            async with self._turns.of(call.user):
-                return await run(call)
-
-        return NativeRoute(answer)
 
     async def tags(self, call: NativeCall) -> HttpReply:
         """Starred, and the user's channels as folders."""

@@ -225,6 +225,10 @@ class HttpEndpoint:
         """The reply to a request, or a JSON object alone. Raises what `error_reply` has replies for."""
         raise NotImplementedError
 
+    def failed(self, exchange: HttpExchange, error: Exception, failure: ErrorReply) -> HttpReply:
+        """The reply to an error, in the form that the clients expect: a JSON object."""
+        return HttpReply(orjson.dumps(failure.content), [*JSON, *failure.headers], failure.status)
+
     def logged_path(self, path: str) -> str:
         """The path of a request as it may be logged."""
         return path
@@ -249,8 +253,8 @@ class HttpEndpoint:
         except Exception as error:
             failure = error_reply(error)
             log_error(error, failure, self.logged_path(scope["path"]), scope["method"], exchange.action)
-            headers = [*JSON, *failure.headers, (b"x-request-id", request_id.encode("latin-1"))]
-            reply = HttpReply(orjson.dumps(failure.content), headers, failure.status)
+            reply = self.failed(exchange, error, failure)
+            reply.headers.append((b"x-request-id", request_id.encode("latin-1")))
         if isinstance(reply, StreamReply):
             self._measure(exchange, reply.status, time.perf_counter() - started)
             _request_id.reset(bound)
