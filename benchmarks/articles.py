@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
     for name, page in truth.items():
         body = gzip.decompress((folder / "html" / f"{name}.html.gz").read_bytes())
         try:
-            text = ARTICLE_IN.do(body, page["url"], "text/html; charset=utf-8", "").text or ""
+            text = ARTICLE_IN.do(body, page["url"], "text/html; charset=utf-8", "", "", "").text or ""
         except ParseError:
             text, missing = "", missing + 1
         rows.append((text != "", *shares(page["articleBody"], text)))

@@ -25,6 +25,8 @@ _CROWDED = 5000
 
 NONE = "no article was found on the page"
 
+UNMATCHED = "the selector of the article finds nothing on the page"
+
 _FREE = 2000
 """Characters of an article that is shown although its page says that it must be paid for: this page shows it all."""
 
@@ -36,9 +38,10 @@ _FIRST_HEADING = re.compile(
 )
 
 
-def article_in(body: bytes, url: str, content_type: str | None, title: str) -> Content:
+def article_in(body: bytes, url: str, content_type: str | None, title: str, article: str, without: str) -> Content:
     """The article on the page found at `url`, sanitised, without a heading that repeats `title`.
 
+    CSS selectors find the elements that hold it ('': those that look like it), and those left out ('': none).
     Raises ParseError, whose detail says why the page has none.
     """
     if len(body) > 2 * MAX_PAGE:
@@ -50,10 +53,14 @@ def article_in(body: bytes, url: str, content_type: str | None, title: str) -> C
         raise ParseError(url, f"the page has more than {MOST_TAGS} elements")
     base = base_of(tree_of(html), url)
     try:
+        part = articles.chosen_part(html, article, without) if article or without else html
         # The library's parser ignores levels beyond its limit.
-        part = articles.main_part(html if too_deep(html) else plain_shapes(unscripted(html), base), base)
+        part = part if too_deep(part) else plain_shapes(unscripted(part), base)
+        part = part if article else articles.main_part(part, base)
     except ValueError:
         raise ParseError(url, NONE) from None
+    if article and not part:
+        raise ParseError(url, UNMATCHED)
     content = content_of(cut(_without_title(part, title), MAX_BODY), None, base, url)
     if content is None or not content.text:
         raise ParseError(url, NONE)

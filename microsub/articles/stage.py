@@ -12,13 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from microsub.articles.cuts import Judgement, is_cut
 from microsub.articles.extraction import ARTICLE_IN, NONE
 from microsub.articles.icons import IconFinder
+from microsub.base.digests import sha256_hex
 from microsub.base.errors import ParseError
 from microsub.base.urls import host_of, sign_in_of, with_credentials_of
 from microsub.feeds import Event
@@ -27,7 +28,7 @@ from microsub.formats.entry_id import body_text
 from microsub.formats.lookups import is_worth_it
 from microsub.formats.wire import from_wire
 from microsub.model.jf2 import Content
-from microsub.model.settings import FullTextChoice
+from microsub.model.settings import FollowSettings, FullTextChoice
 from microsub.parsing.pool import ParsePool
 from microsub.posts import (
     ARTICLES,
@@ -79,7 +80,7 @@ TROUBLE, TROUBLE_AT = "article_error", "article_error_at"
 
 @dataclass(frozen=True, slots=True)
 class _Post:
-    """A post with a title and a link; `done` is the link whose page was read."""
+    """A post with a title and a link; `done` says how its page was read (`Selectors.done`)."""
 
     id: str
     feed: str
@@ -104,6 +105,34 @@ class NoArticle:
     closed: bool = False
 
 
+class Selectors(NamedTuple):
+    """CSS selectors of the elements that hold the article on a feed's pages, and of those that are left out."""
+
+    article: str = ""
+    without: str = ""
+
+    @classmethod
+    def of(cls, settings: FollowSettings) -> Selectors:
+        """Those that a follower has chosen."""
+        return cls(settings.article or "", settings.article_without or "")
+
+    def done(self, link: str) -> str:
+        """The note at a post whose page was read with these: another choice reads it again."""
+        return f"{link} {sha256_hex(chr(10).join(self))[:8]}" if any(self) else link
+
+
+NO_SELECTORS = Selectors()
+
+
+@dataclass(frozen=True, slots=True)
+class TriedPage:
+    """The newest post of a feed with a page of its own, and the article there."""
+
+    title: str
+    link: str
+    found: Content | NoArticle
+
+
 class PageReader:
     """Reads articles: fetches pages with `fetcher`, which spaces requests to a host, and parses them with `parser`."""
 
@@ -111,7 +140,9 @@ class PageReader:
         self._fetcher = fetcher
         self._parser = parser
 
-    async def read(self, link: str, title: str, feed: str = "") -> Content | NoArticle:
+    async def read(
+        self, link: str, title: str, feed: str = "", selectors: Selectors = NO_SELECTORS
+    ) -> Content | NoArticle:
         """The article on the page at `link`, or why there is none. Raises ParserUnavailable.
 
         The page is asked for with the sign-in that the address of its `feed` names, if it has the same origin.
@@ -125,7 +156,7 @@ class PageReader:
         if not isinstance(found, Fetched):
             return NoArticle(NONE, lasting=False)
         try:
-            about = found.final_url, found.content_type, title
+            about = found.final_url, found.content_type, title, *selectors
             return await self._parser.run(ARTICLE_IN, found.url, found.body, *about, keys=("articles",))
         except ParseError as error:
             error.__traceback__ = None  # it would keep the page in memory
@@ -171,23 +202,25 @@ class ArticleStage:
             return
         if self.icons is not None and (noted := await self.icons.look(feed, self.clock())):
             await self.feeds.update(feed.id, noted)
-        choice = await self._choice(feed.id)
+        choice, selectors = await self._choice(feed.id)
         if choice == "off":
             await self.feeds.update(feed.id, {NO_ARTICLES: str(int(self.clock()))})
             return
         if NO_ARTICLES in feed.extra:
             await self.feeds.update(feed.id, {NO_ARTICLES: None})
         ids = await self.items.newest(feed.id, LATEST)
-        judged = await self._read(feed, choice, ids)
+        judged = await self._read(feed, choice, selectors, ids)
         if judged.is_cut:
             await self._show(ids)
 
-    async def _read(self, feed: FeedRecord, choice: FullTextChoice, ids: Sequence[str]) -> Judgement:
+    async def _read(
+        self, feed: FeedRecord, choice: FullTextChoice, selectors: Selectors, ids: Sequence[str]
+    ) -> Judgement:
         """Read the articles of these posts, as far as they are wanted."""
         judged, until, is_forward = Judgement.of(feed.extra, self.clock()), self.clock() + SECONDS, False
         tried, closed = 0, set[str]()
         async for post in self._posts(ids):
-            if post.done == post.link or host_of(post.link) in closed:
+            if post.done == selectors.done(post.link) or host_of(post.link) in closed:
                 continue
             if choice == "auto" and not judged.wants(tried):
                 break
@@ -195,19 +228,20 @@ class ArticleStage:
                 if is_forward:  # otherwise the same pages would be asked for without end
                     await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
                 break
-            found, trouble, tried = await self.reader.read(post.link, post.title, feed.url), None, tried + 1
+            found = await self.reader.read(post.link, post.title, feed.url, selectors)
+            trouble, tried = None, tried + 1
             if isinstance(found, Content):
                 judged = judged.after(
                     is_cut(post.text, found.text or "", post.link, feed.home or feed.url), self.clock()
                 )
                 if choice == "on" or judged.last:
-                    trouble = await self._take(post, found)
+                    trouble = await self._take(post, found, selectors)
             else:
                 trouble = found.why
             said = {TROUBLE: trouble, TROUBLE_AT: f"{self.clock():.0f}"} if trouble else {}
             await self.feeds.update(feed.id, judged.noted | said)
             if isinstance(found, Content) or found.lasting:
-                await self.items.note({post.id: {FULL_OF: post.link}})
+                await self.items.note({post.id: {FULL_OF: selectors.done(post.link)}})
                 is_forward = True
             elif found.closed:
                 closed.add(host_of(post.link))  # its other pages would take as long, and fail too
@@ -217,26 +251,39 @@ class ArticleStage:
         """Store the full text of one post, because somebody asks for it; returns why there is none."""
         async for post in self._posts([item]):
             feed = await self.feeds.get(post.feed)
-            found = await self.reader.read(post.link, post.title, feed.url if feed is not None else "")
+            _, selectors = await self._choice(post.feed)
+            found = await self.reader.read(post.link, post.title, feed.url if feed is not None else "", selectors)
             if isinstance(found, NoArticle):
                 return found
-            if (why := await self._take(post, found)) is not None:
+            if (why := await self._take(post, found, selectors)) is not None:
                 return NoArticle(why, lasting=True)
-            await self.items.note({post.id: {FULL_OF: post.link}})
+            await self.items.note({post.id: {FULL_OF: selectors.done(post.link)}})
             return None
         return NoArticle(NONE, lasting=True)
 
-    async def _choice(self, feed_id: str) -> FullTextChoice:
-        """The strongest choice of the feed's followers."""
+    async def try_newest(self, feed: FeedRecord, settings: FollowSettings) -> TriedPage | None:
+        """The article of the newest post with these selectors, which isn't stored; None if no post has a page."""
+        async for post in self._posts(await self.items.newest(feed.id, LATEST)):
+            found = await self.reader.read(post.link, post.title, feed.url, Selectors.of(settings))
+            return TriedPage(post.title, post.link, found)
+        return None
+
+    async def _choice(self, feed_id: str) -> tuple[FullTextChoice, Selectors]:
+        """The strongest choice of the feed's followers, and the selectors if all have the same.
+
+        A text is stored once for all of them, and nobody chooses it for others.
+        """
         found: FullTextChoice = "off"
-        places = (await self.feeds.audience.of(feed_id))[:_MOST_ASKED]
+        everybody = await self.feeds.audience.of(feed_id)
+        said, places = set[Selectors](), everybody[:_MOST_ASKED]
         since = await self.channels.automatic_since()
         for start in range(0, len(places), _ASKED_AT_ONCE):
             follows = await self.channels.of_feed(feed_id, places[start : start + _ASKED_AT_ONCE])
             found = strongest([found, *(choice_of(one, since) for one in follows)])
-            if found == "on":
+            said |= {Selectors.of(one.settings) for one in follows}
+            if found == "on" and len(said) > 1:
                 break
-        return found
+        return found, said.pop() if len(said) == 1 and places == everybody else NO_SELECTORS
 
     async def _posts(self, ids: Sequence[str]) -> AsyncIterator[_Post]:
         """Those of the items that are articles with a page of their own, read a few megabytes at a time."""
@@ -247,10 +294,10 @@ class ArticleStage:
                 if isinstance(data, (bytes, Texts)) and (post := _post(item, filled(row), data)) is not None:
                     yield post
 
-    async def _take(self, post: _Post, article: Content) -> str | None:
+    async def _take(self, post: _Post, article: Content, selectors: Selectors) -> str | None:
         """Store and announce the full text of a post; returns why not, if the feed's text is better."""
         full = FullText(article.html or "", article.text or "")
-        if len(full.text) < len(post.text) * _ENOUGH:
+        if not any(selectors) and len(full.text) < len(post.text) * _ENOUGH:
             return "the page has less text than the feed"
         await self.items.note({post.id: {FULL: full.stored()}})
         await self._announce(post)

@@ -210,6 +210,13 @@ FeedView = Literal["list", "cards", "full"]
 
 FullTextChoice = Literal["off", "on", "auto"]
 
+
+def _no_selector(text: str) -> str | None:
+    return model.unfit_selector(text)
+
+
+Selector = Annotated[str, Fits(_no_selector, "a CSS selector such as `article .text`", longest=500)]
+
 UserAgent = Literal["compatible", "browser"]
 """Other ways to name this server to a publisher: as compatible with browsers, or as a browser."""
 
@@ -230,6 +237,13 @@ class FollowSettings:
         "Which text posts are shown with: `off`, that of the feed; `on`, that of the page that they link to; `auto`, "
         "that of the page if the feed was found to cut its posts. By default `auto`, but `off` for feeds that were "
         "followed before the server had this setting."
+    )
+    article: Maybe[Selector] = declared(
+        "CSS selector of the elements that hold the article on the pages of posts, if full texts are wrong. "
+        "It counts while all followers of the feed on this server have chosen the same."
+    )
+    article_without: Maybe[Selector] = declared(
+        "CSS selector of elements that are left out of full texts; it counts as `article` does."
     )
     hide_in_all: bool = flag("Whether the feed's posts are shown in this channel only, not in *All*.", False)
     notify: Maybe[bool] = flag(

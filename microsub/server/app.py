@@ -380,6 +380,7 @@ def _reader_routes(
             settings_of=stores.effective.of,
             signed=signed_feeds(stores),
             most=parts.quotas.most,
+            articles=parts.articles,
         ),
         *admin.routes(
             site,

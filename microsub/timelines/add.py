@@ -115,9 +115,9 @@ class Adder:
         """
         incoming = Incoming(self._items, feed_id, items, now, unfiltered=unfiltered)
         (added,) = await self._add_to([TimelineTarget(user, uid, limit, fresh)], incoming)
-        if came := set(added.added):
-            # They may have been in another channel for long.
-            await agree(self._redis, user, uid, [item for item in items if item.id in came], now)
+        if added.subscribed and items:
+            # They may have been in another channel for long; those of a call that a crash interrupted are here already.
+            await agree(self._redis, user, uid, items, now)
         dead = await take_back(self._redis, self._items, user, uid, added.all_taken, now)
         return added.without(dead) if dead else added
 
@@ -138,8 +138,8 @@ class Adder:
         found = await self._add_to(targets, incoming)
         if incoming.repeated:
             for target, added in zip(targets, found, strict=True):
-                if known := [incoming.repeated[one] for one in added.added if one in incoming.repeated]:
-                    await agree(self._redis, target.user, target.uid, known, float(incoming.now))
+                if added.subscribed:
+                    await agree(self._redis, target.user, target.uid, incoming.repeated, float(incoming.now))
         return found
 
     async def _add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
@@ -218,7 +218,7 @@ class Incoming:
     """Items of one feed that are being added, and which of them each channel takes.
 
     Made once for any number of timelines: posts are read once, and only if a channel filters. `feed` is '' for items
-    without a feed. `unfiltered` items pass any filter. `repeated` are those that have duplicates, by id.
+    without a feed. `unfiltered` items pass any filter. `repeated` are those that have duplicates.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Incoming:
         self.feed = feed
         self.now = f"{now:.6f}"
         self.unfiltered = unfiltered
-        self.repeated = {item.id: item for item in items if item.duplicates}
+        self.repeated = [item for item in items if item.duplicates]
         self._lookup = lookup
         self._items = newest_first(items)
         self._posts: dict[str, Searched] | None = None

@@ -23,8 +23,8 @@ def page(article: str, head: str = "") -> bytes:
     ).encode()
 
 
-async def read(body: bytes, title: str = "One") -> str:
-    return (await PARSER.run(ARTICLE_IN, URL, body, URL, TYPE, title)).html
+async def read(body: bytes, title: str = "One", article: str = "", without: str = "") -> str:
+    return (await PARSER.run(ARTICLE_IN, URL, body, URL, TYPE, title, article, without)).html
 
 
 async def test_markup_that_readers_need_is_kept_and_menus_are_not() -> None:
@@ -80,12 +80,44 @@ async def test_a_hostile_page_loses_scripts_and_styles() -> None:
 async def test_a_hostile_page_costs_two_seconds_at_most(body: bytes) -> None:
     seconds = 0.0
     with suppress(ParseError):
-        _, seconds = await PARSER.measured(ARTICLE_IN, URL, body, URL, TYPE, "One", keys=("articles",))
+        _, seconds = await PARSER.measured(ARTICLE_IN, URL, body, URL, TYPE, "One", "", "", keys=("articles",))
     assert seconds < 3
 
 
 async def test_a_page_in_another_encoding_is_decoded() -> None:
     text = f"<h1>Один</h1><p>{'Гавань была тихой, и никто не видел парома со вторника. ' * 12}</p>"
     body = page(text, '<meta charset="windows-1251">').decode().encode("windows-1251")
-    found = await PARSER.run(ARTICLE_IN, URL, body, URL, "text/html", "Один")
+    found = await PARSER.run(ARTICLE_IN, URL, body, URL, "text/html", "Один", "", "")
     assert "никто не видел парома" in found.text
+
+
+async def test_chosen_elements_are_sanitised_as_others_are() -> None:
+    """A picture that scripts would load is there, and the element's place in the page doesn't matter."""
+    text = '<p onclick="x()">One <script>x()</script><img data-src="/boat.jpg"></p>'
+    html = await read(page(f"<h1>One</h1><p>{TEXT}</p>", f"<noscript></noscript>{text}"), article="p[onclick]")
+    assert "onclick" not in html
+    assert "script" not in html
+    assert "https://paper.example/boat.jpg" in html
+    assert "harbour" not in html
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "* * * * * * * * * *",
+        "p:nth-last-child(3n+1)",
+        ":not(" * 90 + "p" + ")" * 90,
+        "p ~ p ~ p ~ p",
+        ", ".join("p" * 160),
+    ],
+)
+@pytest.mark.parametrize(
+    "body", [page(f"<p>{TEXT}</p>" * 20_000), page("<div>" * 300 + TEXT * 5), page("<b><i>" * 10_000)], ids=range(3)
+)
+async def test_a_slow_selector_costs_two_seconds_at_most(body: bytes, selector: str) -> None:
+    for chosen in ((selector, ""), ("", selector)):
+        seconds = 0.0
+        with suppress(ParseError):
+            about = URL, TYPE, "One", *chosen
+            _, seconds = await PARSER.measured(ARTICLE_IN, URL, body, *about, keys=("articles",))
+        assert seconds < 3

@@ -368,3 +368,57 @@ async def test_a_worker_that_is_killed_anywhere_leaves_the_same_texts(real_redis
 
         site.serve("/feed", feed(site, {name: CUT[name] for name in ("one", "two", "three")}))
         assert await killed_anywhere(redis, prepare, act, state) > 10
+
+
+async def choose(it: World, followed: Any, user: str = "alice", **chosen: str) -> None:
+    settings = FollowSettings(full_text="on", **chosen)
+    await it.following.change(user, "home", followed.id, it.now, settings=settings)
+    await read_articles(it)
+
+
+async def test_selectors_choose_the_text_and_another_choice_reads_the_pages_again(site: Publisher, it: World) -> None:
+    """Several elements, without those that are left out; nested ones once."""
+    serve(site)
+    followed = await follow(it, site, "on")
+    await it.poll(followed)
+    await read_articles(it)
+    assert all("Paragraph 7." in text for text in (await shown(it)).values())
+    await choose(it, followed, article="article > p:nth-of-type(2), article > p:nth-of-type(3), p:nth-of-type(3)")
+    for text in (await shown(it)).values():
+        assert [f"Paragraph {n}." in text for n in range(4)] == [False, True, True, False]
+        assert text.count("Paragraph 2.") == 1
+    await choose(it, followed, article="article", article_without="p:nth-of-type(n+3), img")
+    for text in (await shown(it)).values():
+        assert [f"Paragraph {n}." in text for n in range(4)] == [True, True, False, False]
+    await choose(it, followed, article_without="p:last-of-type")
+    for text in (await shown(it)).values():
+        assert [f"Paragraph {n}." in text for n in (0, 6, 7)] == [True, True, False]
+    asked = len(site.asked)
+    await choose(it, followed, article_without="p:last-of-type")
+    assert len(site.asked) == asked
+
+
+async def test_nobody_chooses_the_text_of_others(site: Publisher, it: World) -> None:
+    """Selectors count for nobody as long as another follower has others or none."""
+    serve(site)
+    followed = await follow(it, site, "on")
+    await follow(it, site, "on", "bob")
+    await it.poll(followed)
+    await choose(it, followed, article="footer")
+    for user in ("alice", "bob"):
+        assert all("Paragraph 7." in text for text in (await shown(it, user)).values())
+    await choose(it, followed, "bob", article="article > p:first-of-type")
+    assert all("Paragraph 7." in text for text in (await shown(it)).values())
+    await choose(it, followed, article="article > p:first-of-type")
+    assert all("Paragraph 7." not in text for text in (await shown(it, "bob")).values())
+
+
+async def test_a_selector_that_finds_nothing_leaves_the_feeds_text_and_says_why(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site, "on")
+    await it.poll(followed)
+    await choose(it, followed, article="#nothing-here")
+    assert all(text.endswith("…") for text in (await shown(it)).values())
+    feed_now = await it.feeds.get(followed.id)
+    assert feed_now
+    assert feed_now.extra[TROUBLE] == "the selector of the article finds nothing on the page"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from microsub.feeds import RequestSettings
+from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import Filters, FollowSettings
 from microsub.polling.on_demand import POLLS_OF_USER
 from microsub.reader.feeds.pages import AT_ONCE
@@ -15,7 +16,7 @@ from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, instance, posts
 from tests.support.redis_wrappers import InRow
-from tests.support.visitor import Shown
+from tests.support.visitor import Shown, fields_of
 from tests.support.world import World
 
 
@@ -309,3 +310,26 @@ async def test_refreshing_all_feeds_is_bounded(ann: ReadingVisitor, server: Worl
     assert (await ann.browser.submit(page, "/feed/refresh")).location == f"/feed?asked={AT_ONCE}"
     refused = await ann.browser.submit(page, "/feed/refresh")
     assert refused.status == 429
+
+
+async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, server: World) -> None:
+    """The preview stores nothing and says why there is no text; what is no selector is refused with its place."""
+    feed = await feed_of(server)
+    await save(ann, feed, article="article .text", article_without=".share")
+    assert (await own(server, feed)).article == "article .text"
+    page = await ann.get(f"/feed/{feed}/settings")
+    tried = await ann.browser.submit(page, f"/feed/{feed}/settings", article="main", show="1")
+    assert "None of its latest posts is an article with a page of its own." in tried.text
+    assert fields_of(tried.form(f"/feed/{feed}/settings"))["article"] == "main"
+    await ann.publish_entry(
+        Entry(name="One", url="https://blog.example/one", post_type="article", content=Content(text="words"))
+    )
+    tried = await ann.browser.submit(page, f"/feed/{feed}/settings", article="main", show="1")
+    assert tried.tree.css_first("#shown").text() == "One"
+    assert tried.tree.css_first(".sample .trouble") is not None
+    for bad, said in (("a{b", "there is an error at character 2"), ("p:foo", "can’t be used as a CSS selector.")):
+        refused = await ann.browser.submit(page, f"/feed/{feed}/settings", article=bad)
+        assert (refused.status, said in refused.text) == (400, True)
+    assert (await own(server, feed)).article == "article .text"
+    await save(ann, feed, article="", article_without="")
+    assert not await own(server, feed)

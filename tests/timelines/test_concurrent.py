@@ -13,6 +13,7 @@ from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from microsub.timelines import READ_EVERYWHERE
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 
@@ -82,6 +83,7 @@ async def actors(request: pytest.FixtureRequest) -> AsyncIterator[list[Actor]]:
     url = request.getfixturevalue("cluster_url" if on_cluster else "redis_url")
     actors = [Actor(ClusterRedis(url) if on_cluster else Multiplexed(url), number) for number in range(6)]
     await actors[0].accounts.add_user(ANN, "", NOW)
+    await actors[0].accounts.set_settings(ANN, {READ_EVERYWHERE: "no"})
     for uid in UIDS[1:]:
         await actors[0].channels.create(ANN, uid, NOW, uid)
     for uid in UIDS:

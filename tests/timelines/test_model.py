@@ -23,7 +23,7 @@ from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.replies import texts
 from microsub.redis.scripts import load
-from microsub.timelines import SavedPosts
+from microsub.timelines import READ_EVERYWHERE, SavedPosts
 from microsub.timelines.backlog import CatchUp, TimelineBacklog
 from microsub.timelines.gone import Absence, absences
 from microsub.timelines.sync.arrivals import keep_order
@@ -106,6 +106,7 @@ class Machine(History):
     @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3), first=st.sets(ids), syncs=st.booleans())
     def begin(self, pairs: set[tuple[str, str]], first: set[str], syncs: bool) -> None:
         self.run(self.world.accounts.add_user(ANN, "", START))
+        self.run(self.world.accounts.set_settings(ANN, {READ_EVERYWHERE: "no"}))
         if syncs:
             self.an_app_syncs()
         self.run(self.redis.command("XADD", keys.live_events(ANN), "*", "event", "opened"))

@@ -9,13 +9,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
+from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub import model
 from microsub.accounts import Most
-from microsub.articles import TROUBLE
-from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError
+from microsub.articles import TROUBLE, ArticleStage, NoArticle
+from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError, TooManyRequests
 from microsub.base.plaintext import on_one_line
+from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, without_credentials
 from microsub.feeds import (
@@ -35,7 +38,9 @@ from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
+from microsub.reader.reading.body import beginning_of, body_fitter
 from microsub.reader.reading.images import Images
+from microsub.reader.reading.post_page import TEXTS_OF_USER
 from microsub.timelines import (
     MOST_OF_NAME,
     Channels,
@@ -70,9 +75,10 @@ def routes(
     settings_of: SettingsOf,
     signed: SignedFeeds,
     most: Most,
+    articles: ArticleStage,
 ) -> list[Route]:
     """The routes of this module."""
-    pages = FeedPages(reader, channels, following, feeds, reading, images, polls, settings_of, signed, most)
+    pages = FeedPages(reader, channels, following, feeds, reading, images, polls, settings_of, signed, most, articles)
     one = f"{FEED}/{{feed}}"
     return [
         page(reader.site, FEEDS, pages.table),
@@ -107,6 +113,17 @@ class FeedRow:
         return self.condition.state in {"failing", "gone"}
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPage:
+    """A preview of a full text: the title of the post, and its HTML for a page, or why there is none."""
+
+    title: str
+    html: Markup | None = None
+    why: str = ""
+
+
+NONE = "none of its latest posts is an article with a page of its own"
+
 Sorting = Literal["name", "channel", "posts", "last", "trouble"]
 _SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
     "name": lambda row: (row.name.casefold(),),
@@ -132,6 +149,7 @@ class FeedPages:
         settings_of: SettingsOf,
         signed: SignedFeeds,
         most: Most,
+        articles: ArticleStage,
     ) -> None:
         self._reader = reader
         self._channels = channels
@@ -143,6 +161,8 @@ class FeedPages:
         self._reading = reading
         self._signed = signed
         self._most = most
+        self._articles = articles
+        self._limiter = RateLimiter()
 
     # --- one feed
 
@@ -158,16 +178,20 @@ class FeedPages:
             self._channels.automatic_since(),
         )
         record = record or FeedRecord(follow.feed, follow.url)
-        own, trial, said = follow.settings, None, (follow.name or "", uid)
-        if "try" in visit.form and visit.problem is None:
+        own, trial, shown, said = follow.settings, None, None, (follow.name or "", uid)
+        if visit.problem is None and ("try" in visit.form or "show" in visit.form):
             own = _wanted(visit, own)
-            trial = await tried(self._reading, visit, uid, own.filter, follow.feed)
+            if "try" in visit.form:
+                trial = await tried(self._reading, visit, uid, own.filter, follow.feed)
+            else:
+                shown = await self._shown_page(visit, record, own)
             said = visit.form.text("name"), visit.form.text("to")
         return visit.page(
             "feed.html",
             follow=follow,
             own=own,
             trial=trial,
+            shown=shown,
             said=said,
             is_kept=own == follow.settings,
             signed=await self._signed.state(record) if record.poll_host else "",
@@ -206,7 +230,7 @@ class FeedPages:
             raise InvalidRequest(Sentence(EXPECTED, name="name", found=found, expected=short))
         target = await self._target(visit, uid)
         wanted = _wanted(visit, follow.settings)
-        if "try" in visit.form:
+        if "try" in visit.form or "show" in visit.form:
             return await self.settings(visit)
         if wanted.full_text == choice_of(replace(follow, settings=NO_SETTINGS), await self._channels.automatic_since()):
             wanted = replace(wanted, full_text=None)
@@ -293,6 +317,21 @@ class FeedPages:
     def _go(self, visit: PageVisit, uid: str, follow: Subscription, **about: str) -> Response:
         return visit.go(f"{FEED}/{follow.feed}/settings", channel=uid, **about)
 
+    async def _shown_page(self, visit: PageVisit, record: FeedRecord, own: FollowSettings) -> ShownPage:
+        """The newest post with the full text that these selectors give."""
+        if not self._limiter.count(TEXTS_OF_USER, visit.user):
+            raise TooManyRequests(N_("Too many full texts at once. Try again in a minute."), 60)
+        found = await self._articles.try_newest(record, own)
+        if found is None:
+            return ShownPage("", why=NONE)
+        if isinstance(found.found, NoArticle):
+            return ShownPage(found.title, why=found.found.why)
+        address = await self._images.addresses(visit.user)
+        href = visit.site.pages.href
+        fit = body_fitter(lambda url: href(path) if (path := address(url)) else "")
+        html = fit(beginning_of(found.found.html or ""))
+        return ShownPage(found.title, Markup(html))  # noqa: S704 - written by the sanitiser
+
     async def _picture(self, visit: PageVisit, record: FeedRecord) -> str:
         address = await self._images.addresses(visit.user)
         path = address(record.icon) if record.icon else ""
@@ -369,16 +408,33 @@ def _wanted(visit: PageVisit, own: FollowSettings) -> FollowSettings:
     days = own.keep_unread_days  # parts of a day, which backend.json can have, stay
     if days is None or visit.form.text("keep_unread_days") != f"{days:g}":
         days = number_in(visit, "keep_unread_days", LONGEST_DAYS)
+    article, without = (_selector(visit, name, getattr(own, name)) for name in ("article", "article_without"))
     full_text = next((one for one in get_args(FullTextChoice) if one == visit.form.text("full_text")), own.full_text)
     return replace(
         own,
         view=view,
         full_text=full_text,
+        article=article,
+        article_without=without,
         notify=notify,
         hide_in_all="hide_in_all" in visit.form,
         keep_unread_days=days,
         filter=filter_,
     )
+
+
+def _selector(visit: PageVisit, name: str, own: str | None) -> str | None:
+    """The CSS selector in a field of the form."""
+    text = visit.form.text(name) if name in visit.form else own or ""
+    try:
+        if text:
+            model.xpath_of(text)
+    except model.BadSelector as error:
+        if error.at is None:
+            raise InvalidRequest(Sentence(N_("“{text}” can’t be used as a CSS selector."), text=text[:80])) from None
+        why = N_("“{text}” can’t be used as a CSS selector: there is an error at character {at}.")
+        raise InvalidRequest(Sentence(why, text=text[:80], at=error.at)) from None
+    return text or None
 
 
 _STATUS = re.compile(r"the server answered (\d{3})")

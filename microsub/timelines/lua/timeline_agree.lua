@@ -1,4 +1,4 @@
--- Marks items that came unread into a channel as read, if another channel shows them, or posts that are the same, as read
+-- Marks unread items that came into a channel, muted ones too, as read, if another channel shows them, or posts that are the same, as read
 -- and the user's posts that are read in one channel are read everywhere.
 --
 -- Atomic: an item's move between unread and read. `saved` decides nothing, since items come there as read.
@@ -36,7 +36,11 @@ for _, sets in ipairs(others) do
   end
 end
 for item in pairs(is_read) do
-  if drop_unread(target.unread, item) == 1 then out[#out + 1] = item end
+  if drop_unread(target.unread, item) == 1 then
+    out[#out + 1] = item
+  elseif redis.call('ZSCORE', target.hidden, item) then
+    note_readings(target.hidden_read, ARGV[8], { item })
+  end
 end
 if #out > 0 then
   note_readings(target.read, ARGV[8], out, true)
