@@ -109,7 +109,10 @@ class ExportedFollow:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPost:
-    """A post of a feed, or (feed '') of none: `jf2` as apps get it, guid, place, own link, saved fields."""
+    """A post of a feed, or (feed '') of none: `jf2` as apps get it, guid, place, own link, saved fields.
+
+    `full` is the full text from its page: `html`, `text`, and `automatic` if the feed cuts its posts.
+    """
 
     post: str
     guid: str
@@ -119,6 +122,7 @@ class ExportedPost:
     feed: str = ""
     link: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
+    full: Mapping[str, Any] = field(default_factory=dict)
     type: Literal["post"] = "post"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -251,7 +252,7 @@ def by_bytes(things: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[l
 def _line(item_id: str, fields: Mapping[bytes, bytes]) -> bytes:
     """The line of a post. Its JSON isn't parsed but copied, because it may have megabytes."""
     row = {text(name): value for name, value in fields.items()}
-    wire = row.pop("Data")
+    wire, full = row.pop("Data"), row.pop(FULL, b"")
     known = {name: text(value) for name, value in row.items()}
     own = identified(b"}", item_id, known["feed"])
     if wire.endswith(own):
@@ -260,9 +261,10 @@ def _line(item_id: str, fields: Mapping[bytes, bytes]) -> bytes:
         jf2 = {name: value for name, value in orjson.loads(wire).items() if name not in {"_id", "_source"}}
     extra = {name: value for name, value in known.items() if name not in OWN_FIELDS}
     score, link = float(known["score"]), known.get("link", "")
-    return encoded(
-        ExportedPost(item_id, known["guid"], score, known["hash"], jf2, feed=known["feed"], link=link, extra=extra)
-    )
+    article: dict[str, Any] = {}
+    with suppress(ValueError):  # a corrupt one was logged when it was unpacked
+        article = {**orjson.loads(full), **({"automatic": True} if AUTOMATIC in known else {})} if full else {}
+    return encoded(ExportedPost(item_id, known["guid"], score, known["hash"], jf2, known["feed"], link, extra, article))
 
 
 def encoded(record: ExportRecord) -> bytes:

@@ -39,7 +39,17 @@ from microsub.model.reader import (
 )
 from microsub.model.settings import FollowSettings, OwnChannelSettings, stated
 from microsub.parsing.process import dumps
-from microsub.posts import OWN, WRITTEN_GUID, ItemToStore, PostWriter, content_hash
+from microsub.posts import (
+    AUTOMATIC,
+    FULL,
+    FULL_OF,
+    OWN,
+    WRITTEN_GUID,
+    FullText,
+    ItemToStore,
+    PostWriter,
+    content_hash,
+)
 from microsub.redis.replies import filled
 from microsub.redis.scan import members_at
 from microsub.timelines import LAST_CHOICE, READ_EVERYWHERE, Absence, ChannelDisplay, known_in, restore_items, set_keys
@@ -75,7 +85,7 @@ if TYPE_CHECKING:
     from microsub.model.reader import Channel
     from microsub.parsing.pool import ParsePool
     from microsub.posts import Imported, Items
-    from microsub.redis.protocol import Redis
+    from microsub.redis.protocol import Arg, Redis
     from microsub.timelines import ChannelDisplays, Channels, Following, Rules
 
 _TOGETHER, _BYTES_TOGETHER = 200, 4 * 1024 * 1024
@@ -84,6 +94,7 @@ _ROUND = 1000
 """Lines between two reports of progress."""
 _MOST_EXTRA = 1_000_000
 _WORDS = frozenset({"title", "description"})
+_BODIES = ("html", "text")
 _SHOWN = 200
 """Characters shown of an item that can't be imported."""
 _REASONS = frozenset(map(int, Reason))
@@ -134,6 +145,7 @@ class UserImport:
     _report: ImportReport = field(init=False, default_factory=lambda: ImportReport("", dry_run=False))
     _origin: str = field(init=False, default="")
     _is_new: bool = field(init=False, default=False)
+    _full: dict[str, Mapping[str, Arg]] = field(init=False, default_factory=dict)
     _trusted: bool = field(init=False, default=False)
     _copied: int = field(init=False, default=0)
 
@@ -346,6 +358,7 @@ class UserImport:
     async def _posts(self, records: Sequence[ExportedPost]) -> None:
         """Store posts that aren't here yet, and record the item id of each."""
         entries = await one_by_one(self._read, [record.jf2 for record in records])
+        self._full = await self._full_texts(records)
         usable: list[tuple[ExportedPost, ItemToStore]] = []
         for record, entry in zip(records, entries, strict=True):
             if entry is None or not record.guid or len(record.guid) > 2 * MAX_IDENTITY:
@@ -359,6 +372,24 @@ class UserImport:
         for feed, found in by_feed.items():
             await (self._of_feed(feed, found) if feed else self._of_no_feed(found))
 
+    async def _full_texts(self, records: Sequence[ExportedPost]) -> dict[str, Mapping[str, Arg]]:
+        """The full texts of these posts as fields of their items, cleaned as their own texts are."""
+        having = [record for record in records if record.full and record.link]
+        wires = [{"type": "entry", "content": {name: record.full.get(name) for name in _BODIES}} for record in having]
+        found: dict[str, Mapping[str, Arg]] = {}
+        for record, entry in zip(having, await one_by_one(self._read, wires), strict=True):
+            if entry is not None and entry.content is not None and entry.content.text:
+                full = FullText(entry.content.html or "", entry.content.text).stored()
+                is_automatic = record.full.get("automatic") is True
+                about: dict[str, Arg] = {FULL: full, FULL_OF: record.link}
+                found[record.post] = about | ({AUTOMATIC: "1"} if is_automatic else {})
+        return found
+
+    async def _note_full(self, items: Mapping[str, str]) -> None:
+        """Store the full texts of posts that this import has written (post → item)."""
+        if fields := {item: self._full[post] for post, item in items.items() if post in self._full}:
+            await self.items.note(fields)
+
     async def _of_feed(self, name: str, posts: Sequence[tuple[ExportedPost, ItemToStore]]) -> None:
         feed = self._names.feeds[name]
         if not feed.id:
@@ -370,6 +401,7 @@ class UserImport:
             # The first post of a document is its newest.
             there = await PostWriter(self.redis).write_missing(feed, [post for _, post in new][::-1], self._now)
             known = {**there, **await self.imported.claims(feed.id, guids)}
+            await self._note_full({one.post: known[one.guid] for one, _ in new if one.guid in known})
         elif new and not self._report.dry_run:
             await self._own(new, feed.id)
             await self.feeds.update(feed.id, {COPIED: "1"})
@@ -429,7 +461,9 @@ class UserImport:
         # As in a document, the newest is given the largest id.
         ids = await self.imported.ids(self._user, list(names.values())[::-1])
         await self.imported.write({ids[names[record.post]]: post for record, post in posts}, self._now, feed_id)
-        self._names.posts |= {post: ids[name] for post, name in names.items()}
+        items = {post: ids[name] for post, name in names.items()}
+        await self._note_full(items)
+        self._names.posts |= items
 
     # --- timelines
 

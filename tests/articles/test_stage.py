@@ -96,7 +96,7 @@ async def test_a_feed_that_cuts_its_posts_is_found_out_by_three_of_them(site: Pu
     assert [site.count(f"/{name}") for name in CUT] == [1, 1, 1, 1]
 
 
-async def test_a_feed_with_whole_posts_stays_as_it_is_after_three_pages(site: Publisher, it: World) -> None:
+async def test_a_feed_with_whole_posts_stays_as_it_is(site: Publisher, it: World) -> None:
     whole = {name: ARTICLE.replace("<p>", " ").replace("</p>", " ") for name in (*CUT, "five", "six")}
     serve(site, whole)
     followed = await follow(it, site)
@@ -376,7 +376,7 @@ async def choose(it: World, followed: Any, user: str = "alice", **chosen: str) -
     await read_articles(it)
 
 
-async def test_selectors_choose_the_text_and_another_choice_reads_the_pages_again(site: Publisher, it: World) -> None:
+async def test_another_selector_reads_the_pages_again(site: Publisher, it: World) -> None:
     """Several elements, without those that are left out; nested ones once."""
     serve(site)
     followed = await follow(it, site, "on")
@@ -398,7 +398,7 @@ async def test_selectors_choose_the_text_and_another_choice_reads_the_pages_agai
     assert len(site.asked) == asked
 
 
-async def test_nobody_chooses_the_text_of_others(site: Publisher, it: World) -> None:
+async def test_selectors_of_one_follower_count_only_if_others_agree(site: Publisher, it: World) -> None:
     """Selectors count for nobody as long as another follower has others or none."""
     serve(site)
     followed = await follow(it, site, "on")
@@ -413,7 +413,7 @@ async def test_nobody_chooses_the_text_of_others(site: Publisher, it: World) -> 
     assert all("Paragraph 7." not in text for text in (await shown(it, "bob")).values())
 
 
-async def test_a_selector_that_finds_nothing_leaves_the_feeds_text_and_says_why(site: Publisher, it: World) -> None:
+async def test_a_selector_that_finds_nothing(site: Publisher, it: World) -> None:
     serve(site)
     followed = await follow(it, site, "on")
     await it.poll(followed)

@@ -313,7 +313,7 @@ async def test_refreshing_all_feeds_is_bounded(ann: ReadingVisitor, server: Worl
 
 
 async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, server: World) -> None:
-    """The preview stores nothing and says why there is no text; what is no selector is refused with its place."""
+    """The preview stores nothing and gives the reason of a missing text; a wrong selector is refused with its place."""
     feed = await feed_of(server)
     await save(ann, feed, article="article .text", article_without=".share")
     assert (await own(server, feed)).article == "article .text"

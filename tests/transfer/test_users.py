@@ -24,6 +24,7 @@ from microsub.model.jf2 import Enclosure
 from microsub.model.reader import MOST_KEPT, KeptSearch, stored_searches
 from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.parsing.task import AnyTask
+from microsub.posts import AUTOMATIC, FULL, FULL_OF, FullText
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
 from microsub.redis import keys
@@ -127,6 +128,9 @@ async def live(world: World) -> None:
     await world.outputs.edit(output, "remove", {found[3]: versions[found[3]]}, now + 1)
     await world.redis.command("DEL", keys.item(found[10]))
     await keep_reading(world)
+    for item, more in ((found[1], {}), (found[2], {AUTOMATIC: "1"})):
+        full = FullText("<p>The whole <b>article</b></p>", "The whole article").stored()
+        await world.items.note({item: {FULL: full, FULL_OF: f"https://a.example/{item}", **more}})
     imported = Imported(world.redis)
     ids = await imported.ids("ann", ["one", "two"])
     await imported.write({item: candidate(name, host="own.example") for name, item in ids.items()}, now)
@@ -227,7 +231,9 @@ class Everything:
             assert data.pop("_id") == item
             feed = await self.world.feeds.get(data.pop("_source")) if row["feed"] else None
             kept = {
-                name: text for name, text in row.items() if name in {"hash", "score", "Published", "author", "link"}
+                name: text
+                for name, text in row.items()
+                if name in {"hash", "score", "Published", "author", "link", FULL, AUTOMATIC}
             }
             named.append((feed and feed.url, row["guid"], *(() if bare else (json.dumps(data), sorted(kept.items())))))
         return named
@@ -240,6 +246,7 @@ async def test_a_user_comes_over_whole(there: World, here: World) -> None:
     """
     before = await Everything(there, "ann").look()
     assert before["news gone"]
+    assert "The whole article" in str(before["news posts"])
     assert before["friends hidden"]
     assert before["saved posts"]
     assert before["notifications posts"]
