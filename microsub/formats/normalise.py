@@ -44,6 +44,8 @@ MAX_WORD = 100
 """Characters of a value of a word or two: a media type, an answer to an invitation, a time, a coordinate."""
 
 MAX_BODY = 500_000
+_SLACK = 100
+"""Bytes by which a text that was cut may be smaller than allowed."""
 """Characters of one body, and bytes in UTF-8: about a tenth of a novel; longer ones are cut."""
 
 MAX_BODIES = 3_000_000
@@ -62,7 +64,7 @@ class RawEntry:
     `html` or `text` is the body; `base` is what its links are relative to (`xml:base` may differ between entries).
     `photos_in_body`: the entry's photos are marked up in its body, so showing both would show them twice.
     `collected`: the author is the feed that a planet took the entry from, so the planet's own data doesn't apply to
-    that author.
+    that author. `is_cut`: the body isn't complete any more.
     """
 
     entry: Entry
@@ -72,6 +74,7 @@ class RawEntry:
     summary_html: str | None = None
     photos_in_body: bool = False
     collected: bool = False
+    is_cut: bool = False
 
 
 @dataclass(slots=True)
@@ -265,6 +268,8 @@ def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
 
 def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
     """Cut texts to `limit`, and an overlong base, which would make all links too long, to its root."""
+    # The reader of XML has dropped what is beyond the limit, and white space at the end.
+    raw.is_cut = raw.is_cut or max(_size(raw.html or ""), _size(raw.text or "")) > limit - _SLACK
     raw.html, raw.text = raw.html and cut(raw.html, limit), raw.text and cut(raw.text, limit)
     raw.summary_html = raw.summary_html and cut(raw.summary_html, limit)
     if len(raw.base) > MAX_BASE:
@@ -317,6 +322,7 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
     # All changes at once, because creating an entry costs more than everything else here.
     changes: dict[str, Any] = {
         "content": content,
+        "is_cut": raw.is_cut,
         "summary": summary,
         "name": name or None,
         "author": author or (entry.author and _safe_card(entry.author)),

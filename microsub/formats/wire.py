@@ -83,6 +83,8 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
         wire["enclosure"] = [_enclosure(enclosure) for enclosure in entry.enclosure]
     if entry.podcast is not None:
         wire["_podcast"] = podcast_to_wire(entry.podcast)
+    if entry.is_cut:
+        wire["_cut"] = True
     if entry.review is not None:
         wire["_review"] = _review(entry.review)
     if entry.refs:
@@ -238,6 +240,7 @@ def from_wire(wire: Mapping[str, Any]) -> Entry:
     for name in _LISTS:
         values[name] = tuple(wire.get(_HYPHEN[name], ()))
     values["enclosure"] = tuple(Enclosure(**enclosure) for enclosure in wire.get("enclosure", ()))
+    values["is_cut"] = bool(wire.get("_cut"))
     if podcast := wire.get("_podcast"):
         values["podcast"] = podcast_from_wire(podcast)
     if review := wire.get("_review"):

@@ -128,7 +128,7 @@ class Entry:
     `guid` is the publisher's identifier, as written there, or None; `published` and `updated` are aware datetimes, or
     None if the feed has none or invalid ones (the pipeline fills and clamps them). `url` is the post's own address. If
     there is none, the JSON has `fallback_url` instead: the post's first file, the entry's own document, or the home
-    page of its feed.
+    page of its feed. `is_cut`: the publisher's text was too long to be kept whole.
     """
 
     type: str = "entry"
@@ -164,6 +164,7 @@ class Entry:
     podcast: Podcast | None = None
     review: Review | None = None
     refs: Mapping[str, Entry | Card] = field(default_factory=dict)
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import itertools
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -20,7 +21,7 @@ from tests.support.web import Publisher, publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 COUNT = 40
-USERS = ("ann", "bea", "cat", "dan", "eve", "fay")
+USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus")
 WHOLE = """() => {
     const end = innerHeight - document.querySelector(".bottom").offsetHeight;
     const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
@@ -272,6 +273,30 @@ async def test_space_reads_a_list_line_by_line(browser: Browser, server: Reading
                 await page.wait_for_function(ended, arg=before)
             await row.get_by_text("The end of it.").wait_for()
             assert await row.evaluate("post => post === document.activeElement && post.matches('.is-open')")
+
+
+async def test_full_posts_that_are_left_are_read(browser: Browser, server: ReadingServer) -> None:
+    """By the next unread one and by Space, also the last one of a channel; a line that wasn't opened stays unread. The
+    number in the tab's title is there before the script.
+    """
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "gus", "/channel/more")
+        await look(page, "Full")
+        await page.keyboard.press("N")
+        assert await page.locator(".post.is-read").count() == 0
+        await page.keyboard.press("N")
+        await page.wait_for_function("document.querySelector('.post').matches('.is-read')")
+        assert await page.locator(".post.is-read").count() == 1
+        async with page.expect_navigation():
+            for _ in range(5):
+                await page.keyboard.press("Space")
+        assert page.url.startswith(f"{server.url}/channel/home")
+        assert f"<title>({COUNT}) Home" in re.sub(" data-total=[^>]*", "", await (await page.reload()).text())
+        assert await page.title() == f"({COUNT}) Home – Microsub server"
+        await look(page, "List")
+        await page.keyboard.press("N")
+        await page.keyboard.press("N")
+        assert await page.locator(".post.is-read").count() == 0
 
 
 async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, server: ReadingServer) -> None:

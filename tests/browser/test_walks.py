@@ -21,7 +21,19 @@ from tests.support.web import Asked, Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned", "player", "walker", "quiet", "queuer")
+PEOPLE = (
+    "elder",
+    "filterer",
+    "saver",
+    "seeker",
+    "listener",
+    "mentioned",
+    "player",
+    "walker",
+    "quiet",
+    "queuer",
+    "presser",
+)
 TENDERS = ("follower", "orderer", "scriptless")
 COUNT, LONG = 5, 45
 EMPTY = ("home", "news", "fun")
@@ -45,7 +57,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")
         sounds = feeds.serve_document("/sounds", podcast(feeds.serve("/episode.wav", served)))
-        for name in ("player", "walker", "quiet", "queuer"):
+        for name in ("player", "walker", "quiet", "queuer", "presser"):
             users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
         more = feeds.serve_document("/more", more_episodes(feeds.url("/episode.wav")))
         users["queuer"]["channels"].append({"uid": "more", "name": "More", "feeds": [more]})
@@ -412,6 +424,37 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
         await bar.get_by_role("button", name="Remove").click()
         await bar.get_by_role("button", name="Close the player", exact=True).wait_for()
         assert await bar.locator("[data-next]:focus").count() == 1
+
+
+async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server: Server) -> None:
+    """The list stays; what is added to the queue on a post's page is confirmed."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "presser", "/channel/sounds?show=all")
+        await page.get_by_role("button", name="Play").click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        assert page.url == f"{server.url}/channel/sounds?show=all"
+        await page.goto(f"{server.url}/channel/more?show=all")
+        async with page.expect_navigation():
+            await page.locator(".post h2 a").first.click()
+        await page.get_by_role("button", name="Add to the queue").click()
+        await page.get_by_text("Added to the queue.").wait_for()
+
+
+async def test_nothing_is_empty_below_the_player_of_a_phone(browser: Browser, server: Server) -> None:
+    """At the end of a post's page its actions stand there, as in its middle."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "presser", "/channel/more?show=all")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        async with page.expect_navigation():
+            await page.locator(".post h2 a").first.click()
+        await page.get_by_role("button", name="Play while reading on").click()
+        await page.locator("#listening").wait_for()
+        await page.evaluate("scrollTo(0, 1e6)")
+        box = "(it) => document.querySelector(it).getBoundingClientRect()"
+        player, acts = await page.evaluate(box, "#listening"), await page.evaluate(box, ".acts")
+        assert abs(player["bottom"] - acts["top"]) <= 2
+        assert acts["bottom"] == 844
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def test_space_shows_what_the_player_covers(browser: Browser, server: Server) -> None:

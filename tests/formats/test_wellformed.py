@@ -20,6 +20,7 @@ from microsub.formats import parse as parsing
 from microsub.formats.encoding import DocumentText, after_prologue
 from microsub.formats.normalise import Newest
 from microsub.formats.parse import parse
+from microsub.formats.wire import from_wire, to_wire
 from microsub.formats.xml import xmlfeed
 from microsub.formats.xml.elements import Elements
 from microsub.formats.xml.wellformed import MAX_DEPTH, MAX_SHORT, TooMuch, WellFormed
@@ -152,3 +153,5 @@ def test_very_long_texts_are_truncated() -> None:
     assert len(entry.name) == 1000
     assert entry.content is not None
     assert 499_000 < len(entry.content.text or "") <= 500_000
+    assert entry.is_cut
+    assert from_wire(to_wire(entry)).is_cut

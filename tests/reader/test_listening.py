@@ -137,3 +137,25 @@ async def test_a_position_replaces_the_one_in_an_address(ann: ReadingVisitor) ->
     assert page.tree.css_first("#listening audio").attributes["src"] == "https://a.example/one.mp3#t=71"
     gone = await ann.change(page, "remove", url, BAR)
     assert not (await ann.get(gone.location)).tree.css("#listening")
+
+
+async def test_an_episode_of_a_list_plays_there(ann: ReadingVisitor) -> None:
+    """By one button, in every view; the list's policy allows its file."""
+    path = await episode(ann, "one")
+    for view in ("list", "cards", "full"):
+        page = await ann.get("/channel/home?show=all")
+        await ann.browser.post("/view", {**fields_of(page.form("/view")), "view": view})
+        page = await ann.get("/channel/home?show=all")
+        assert "media-src 'self' https: http:" in page.response.headers["content-security-policy"]
+        button = page.tree.css_first(".post .acts [data-act=play]").attributes["value"] or ""
+        done = await ann.browser.post(f"{path}/listen", {**fields_of(page.form(f"{path}/listen")), "play": button})
+        assert done.location == "/channel/home?show=all"
+        assert queue(page := await ann.get(done.location)) == ["one"]
+        await ann.change(page, "clear", "yes", BAR)
+
+
+async def test_an_episode_added_to_the_queue_is_confirmed(ann: ReadingVisitor) -> None:
+    path = await episode(ann, "one")
+    page = await press(ann, path, "add", "https://a.example/one.mp3")
+    assert page.tree.css_first("#done p:not([hidden]) [data-text]").text() == "Added to the queue."
+    assert not (await ann.get(path)).tree.css("#done p:not([hidden])")

@@ -488,3 +488,12 @@ async def test_own_names_cost_a_page_no_round_trip(ann: ReadingVisitor, server: 
     await server.channels.unfollow("ann", "home", feed.feed)
     await page()
     assert await page() == (usual, False)
+
+
+async def test_a_text_that_was_cut_leads_to_the_original(ann: ReadingVisitor) -> None:
+    """On the post's own page, which has no more of it."""
+    post = Entry(url="https://a.example/long", name="Long", content=Content("<p>Begun</p>", "Begun"), is_cut=True)
+    page = await ann.get(f"/post/{await ann.publish_entry(post)}")
+    assert "This post is too long to show in full." in page.text
+    (link,) = [one for one in page.tree.css("[data-body] a") if one.text() == "Read the rest in the original"]
+    assert link.attributes["href"] == "https://a.example/long"

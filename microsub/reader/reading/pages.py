@@ -221,6 +221,7 @@ class TimelinePages:
         is_start = place == place.at_start and place.words is None
         return visit.page(
             "timeline.html" if search is None else "search.html",
+            media=("https:", "http:") if any(post.sound for post in posts) else (),
             search=search,
             place=place,
             look=display,

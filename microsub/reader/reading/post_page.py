@@ -21,6 +21,7 @@ from microsub.reader.reading.hits import SearchHits
 from microsub.reader.reading.listening import put
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews
 from microsub.timelines import ReaderViews, ShownText
+from microsub.web.headers import own_path
 from microsub.web.pages import N_
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
@@ -81,6 +82,7 @@ class PostPages:
             answering=await answering_state(self._answers, visit),
             answered=await self._answers.published(user, visit.query.get("answered", "")),
             written=visit.form.get("content", ""),
+            queued="queued" in visit.query,
         )
 
     async def _find(self, visit: PageVisit) -> PostView:
@@ -106,7 +108,8 @@ class PostPages:
             url = visit.form.text(name)
             if url and any(file.url == url and file.kind == "audio" for file in post.files):
                 await put(self._reader, visit, Episode(post.id, url, post.heading), at_once=name == "play")
-                return visit.go(f"{POST}/{post.id}")
+                back = own_path(visit.form.text("back"))
+                return visit.go(back) if back else visit.go(f"{POST}/{post.id}", queued="yes" if name == "add" else "")
         raise NotFound(N_("The post no longer has this file."))
 
     async def _fetch_text(self, visit: PageVisit) -> Response:

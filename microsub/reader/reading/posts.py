@@ -119,6 +119,11 @@ class PostView:
     hits: SearchHits = NO_HITS
 
     @property
+    def sound(self) -> str:
+        """The address of the first audio file, empty for none."""
+        return next((file.url for file in self.files if file.kind == "audio"), "")
+
+    @property
     def path(self) -> str:
         """The address of the post's own page."""
         return f"{POST}/{self.id}{self.hits.query}"
@@ -256,7 +261,7 @@ class PostForms:
             html = "".join(f"<p>{Markup.escape(part)}</p>" for part in text.split("\n\n") if part.strip())
         if self.view == "whole":
             shown = beginning_of(html)
-            return fit(shown), len(shown) < len(html)
+            return fit(shown), entry.is_cut or len(shown) < len(html)
         if len(html) <= MOST_SHOWN:
             return fit(html), False
         return f"<p>{self.hits.text(_lead(entry, self.hits, self.view))}</p>", True

@@ -140,6 +140,9 @@ async function loadOlder() {
       }
       document.getElementById("older").replaceChildren(...next.childNodes);
       number();
+      if (feed.querySelector("form[action$='/listen']")) {
+        import("./listening.js").then(({ prepareListening }) => prepareListening());
+      }
       ahead.disconnect();
       ahead.observe(document.getElementById("older"));
     })
@@ -234,10 +237,18 @@ function prepareScrolling() {
 
 // --- actions of keys
 
+/** Mark a post that is shown in full, and is left. */
+async function leave(post) {
+  if (post && !post.matches(".row") && !isOn(post.dataset.id, "read")) {
+    await change("read", post.dataset.id);
+  }
+}
+
 /** The next unread post, on this page, on further ones, or in the next channel. */
 async function nextUnread(after) {
   const all = posts();
   const here = after || document.activeElement.closest(".post");
+  const left = leave(here);
   const first = here ? all.indexOf(here) + 1 : all.findIndex((post) => post.getBoundingClientRect().top >= 0);
   const next = (first < 0 ? [] : all.slice(first)).find((post) => !isOn(post.dataset.id, "read"));
   if (next) {
@@ -248,6 +259,7 @@ async function nextUnread(after) {
       await nextUnread(all.at(-1));
     }
   } else {
+    await left;
     document.querySelector(".onward")?.click();
   }
 }

@@ -36,7 +36,7 @@ function prepare(starts) {
   }
   const last = JSON.parse(sessionStorage.getItem("listening") || "{}");
   const plays = last.on && last.file === audio.dataset.file;
-  const from = plays ? last.at : Number(audio.dataset.at); // paused, it may have gone on elsewhere
+  const from = (plays && last.at) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
   at = Math.floor(from);
   audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
   showSpeed();
@@ -62,6 +62,7 @@ async function change(form, button, plays) {
     say(page.querySelector("[role=alert]")?.textContent || reply.statusText);
     return;
   }
+  say(button.name === "add" ? page.querySelector("#done [data-text]").textContent : "");
   const [before, after] = [bar(), page.getElementById("listening")];
   if (before && after && before.querySelector("audio").dataset.file === after.querySelector("audio").dataset.file) {
     const [isOpen, isInside] = [before.querySelector("details[open]"), before.contains(document.activeElement)];
@@ -88,13 +89,23 @@ function showSpeed() {
   audio.defaultPlaybackRate = audio.playbackRate = Number(speed.value);
 }
 
+let isReady = false;
+
 export function prepareListening() {
+  if (isReady) {
+    return;
+  }
+  isReady = true;
   prepare(false);
   document.addEventListener("submit", (event) => {
     const { target, submitter } = event;
-    // Another page's policy allows no foreign file; there the form leads to the post.
-    const isHere = bar() || document.querySelector(".post.whole");
-    if (submitter && isHere && (target.closest("#listening") || target.action.endsWith("/listen"))) {
+    if (!submitter || !(target.closest("#listening") || target.action.endsWith("/listen"))) {
+      return;
+    }
+    // Another page's policy allows no foreign file; there the next page plays.
+    if (!bar() && !document.querySelector(".post.whole, [data-plays]")) {
+      sessionStorage.setItem("listening", JSON.stringify({ file: submitter.value, on: submitter.name === "play" }));
+    } else {
       event.preventDefault();
       const plays = submitter.name === "play" || (submitter.matches("[data-next]") && !sound().paused);
       change(target, submitter, plays);

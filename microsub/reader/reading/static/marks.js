@@ -11,7 +11,7 @@ export function article(id) {
   return document.getElementById(`post-${id}`);
 }
 
-const title = document.title;
+const title = document.title.replace(document.querySelector("title").dataset.total ?? "", "");
 
 /** Show the number of all unread posts in the tab's title, and on the icon of the installed app. */
 export function showTotal() {
