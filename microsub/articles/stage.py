@@ -24,10 +24,11 @@ from microsub.base.errors import ParseError
 from microsub.base.urls import host_of, sign_in_of, with_credentials_of
 from microsub.feeds import Event
 from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
+from microsub.formats.chapters import CHAPTERS_IN
 from microsub.formats.entry_id import body_text
 from microsub.formats.lookups import is_worth_it
 from microsub.formats.wire import from_wire
-from microsub.model.jf2 import Content
+from microsub.model.jf2 import Content, PodcastChapter
 from microsub.model.settings import FollowSettings, FullTextChoice
 from microsub.parsing.pool import ParsePool
 from microsub.posts import (
@@ -91,6 +92,9 @@ class _Post:
     done: str
     automatic: bool | None
     """Whether its full text is marked as automatic; None without a full text."""
+
+
+_CHAPTERS = "application/json+chapters, application/json;q=0.9, */*;q=0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,21 @@ class PageReader:
             return await self._parser.run(ARTICLE_IN, found.url, found.body, *about, keys=("articles",))
         except ParseError as error:
             error.__traceback__ = None  # it would keep the page in memory
+            return NoArticle(error.detail, lasting=True)
+
+    async def chapters(self, url: str) -> tuple[PodcastChapter, ...] | NoArticle:
+        """The chapters in the document at `url`, which an episode names, or why there are none.
+
+        Raises ParserUnavailable.
+        """
+        found = await self._fetcher.fetch(FetchRequest(url, accept=_CHAPTERS))
+        if not isinstance(found, Fetched):
+            return NoArticle(found.detail if isinstance(found, FetchFailed) else NONE, lasting=False)
+        try:
+            about = found.final_url, found.content_type
+            return await self._parser.run(CHAPTERS_IN, found.url, found.body, *about, keys=("articles",))
+        except ParseError as error:
+            error.__traceback__ = None  # it would keep the document in memory
             return NoArticle(error.detail, lasting=True)
 
 

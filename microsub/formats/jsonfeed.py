@@ -27,7 +27,7 @@ MAX_OBJECTS = 100_000
 
 def to_jf2(text: str, url: str) -> RawFeed:
     """Read a JSON Feed. Raises ParseError for other JSON and for invalid JSON."""
-    document = _load(text, url)
+    document = read_object(text, url)
     items = document.get("items")
     items = [items] if isinstance(items, dict) else items
     if "jsonfeed.org" not in str(document.get("version") or "") and not isinstance(items, list):
@@ -60,7 +60,8 @@ def _is_websub(hub: Node) -> bool:
     return (_string(hub, "type") or "").strip().lower() == "websub"
 
 
-def _load(text: str, url: str) -> Node:
+def read_object(text: str, url: str) -> Node:
+    """The object of a JSON document, with at most `MAX_OBJECTS` in it. Raises ParseError."""
     text = text.lstrip("\ufeff \t\r\n\0")
     if len(text) > MAX_OBJECTS and text.count("{") + text.count("[") > MAX_OBJECTS:
         raise ParseError(url, f"the document has more than {MAX_OBJECTS} objects")

@@ -38,6 +38,7 @@ READERS = {
     "/channel/{uid}": ["/channel/home?show=all", "/channel/empty", "/channel/notifications"],
     "/search": ["/search?q=post", "/search"],
     "/post/{id}": ["/post/{post}"],
+    "/post/{id}/chapters": ["/post/{post}/chapters"],
     "/follow": ["/follow", "/follow?q={feed}"],
     "/follow/preview": ["/follow/preview?url={feed}"],
     "/admin/feeds/{id}": ["/admin/feeds/1"],

@@ -60,7 +60,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         for name in ("player", "walker", "quiet", "queuer", "presser"):
             users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
         more = feeds.serve_document("/more", more_episodes(feeds.url("/episode.wav")))
-        users["queuer"]["channels"].append({"uid": "more", "name": "More", "feeds": [more]})
+        for name in ("queuer", "presser"):
+            users[name]["channels"].append({"uid": "more", "name": "More", "feeds": [more]})
         users |= {name: {"channels": [{"uid": uid, "name": uid.title()} for uid in EMPTY]} for name in TENDERS}
         async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=4, settings=settings) as made:
             yield Server(made.own, made.url, feeds)
@@ -427,7 +428,7 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
 
 
 async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server: Server) -> None:
-    """The list stays; what is added to the queue on a post's page is confirmed."""
+    """The list stays; an episode added to the queue on its post's page is confirmed."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/sounds?show=all")
         await page.get_by_role("button", name="Play").click()
@@ -440,8 +441,8 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
         await page.get_by_text("Added to the queue.").wait_for()
 
 
-async def test_nothing_is_empty_below_the_player_of_a_phone(browser: Browser, server: Server) -> None:
-    """At the end of a post's page its actions stand there, as in its middle."""
+async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, server: Server) -> None:
+    """At the end of a post's page, too."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/more?show=all")
         await page.set_viewport_size({"width": 390, "height": 844})

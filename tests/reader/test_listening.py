@@ -150,7 +150,8 @@ async def test_an_episode_of_a_list_plays_there(ann: ReadingVisitor) -> None:
         button = page.tree.css_first(".post .acts [data-act=play]").attributes["value"] or ""
         done = await ann.browser.post(f"{path}/listen", {**fields_of(page.form(f"{path}/listen")), "play": button})
         assert done.location == "/channel/home?show=all"
-        assert queue(page := await ann.get(done.location)) == ["one"]
+        page = await ann.get(done.location)
+        assert queue(page) == ["one"]
         await ann.change(page, "clear", "yes", BAR)
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.articles import ArticleStage
+from microsub.articles import ArticleStage, NoArticle
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest, NotFound, StoreUnavailable, TooManyRequests
+from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import RateLimit, RateLimiter
+from microsub.base.texts import Sentence
 from microsub.identity import has_hosted_profile
+from microsub.model.jf2 import PodcastChapter
 from microsub.model.reader import GLOBAL, MOST_OF_QUERY
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
@@ -19,12 +24,18 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, POST, Episode, TimelinePlace
 from microsub.reader.reading.hits import SearchHits
 from microsub.reader.reading.listening import put
-from microsub.reader.reading.posts import PLAYED, PostView, PostViews
+from microsub.reader.reading.posts import PLAYED, PostView, PostViews, chapter_views, web
 from microsub.timelines import ReaderViews, ShownText
 from microsub.web.headers import own_path
 from microsub.web.pages import N_
-from microsub.web.routes import form, page
+from microsub.web.routes import form, page, slow_page
 from microsub.web.visit import PageVisit
+
+CHAPTERS_OF_USER = RateLimit("chapters of episodes fetched", "user", 20)
+CHAPTERS_KEPT = 3600.0
+"""Seconds for which chapters are remembered, and that there are none."""
+_MOST_CHAPTERS = 200
+"""Episodes whose chapters are remembered."""
 
 TEXTS_OF_USER = RateLimit("full texts of posts fetched", "user", 20)
 
@@ -53,12 +64,17 @@ class PostPages:
         self._answers = answers
         self._articles = articles
         self._limiter = RateLimiter()
+        self._chapters: BoundedCache[str, tuple[float, tuple[PodcastChapter, ...] | NoArticle]] = BoundedCache(
+            _MOST_CHAPTERS
+        )
+        self._turns = KeyedLocks()
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
         site, path = self._reader.site, f"{POST}/{{id}}"
         return [
             page(site, path, self._page),
+            slow_page(site, f"{path}/chapters", self._chapters_page),
             form(site, f"{path}/answer", self._answer, self._page),
             form(site, f"{path}/text", self._fetch_text, self._page),
             form(site, f"{path}/listen", self._listen, self._page),
@@ -99,6 +115,30 @@ class PostPages:
             visit, reply["items"], "whole", SearchHits.of(visit.query.get("q", "")[:MOST_OF_QUERY], visit.now)
         )
         return post
+
+    async def _chapters_page(self, visit: PageVisit) -> Response:
+        """The chapters of an episode: those of its feed, or of the document that it names."""
+        user, post = await self._reader.user(visit), await self._find(visit)
+        listed = post.chapters
+        if not listed and (url := web(post.podcast.chapters)):
+            found = await self._chapters_at(url, user)
+            if isinstance(found, NoArticle):
+                raise NotFound(Sentence("The chapters can’t be read: {why}", why=found.why))
+            listed = chapter_views(found)
+        async with visit.turn():
+            return visit.page("chapters.html", post=post, listed=listed, channels=await self._reader.links(visit))
+
+    async def _chapters_at(self, url: str, user: str) -> tuple[PodcastChapter, ...] | NoArticle:
+        """The chapters at that address; all who ask for them at a time wait for one request."""
+        async with self._turns.of(url):
+            at, found = self._chapters.get(url) or (0.0, None)
+            now = time.monotonic()
+            if found is None or now - at > CHAPTERS_KEPT:
+                if not self._limiter.count(CHAPTERS_OF_USER, user):
+                    raise TooManyRequests(N_("Too many chapters at once. Try again in a minute."), 60)
+                found = await self._articles.reader.chapters(url)
+                self._chapters[url] = now, found
+            return found
 
     async def _listen(self, visit: PageVisit) -> Response:
         """Play an audio file of the post in the bar, or add it to the queue: the button's value is its address."""

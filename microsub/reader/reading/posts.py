@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import unescape
@@ -21,7 +21,7 @@ from microsub.feeds import Feeds
 from microsub.formats.entry_id import post_type
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
-from microsub.model.jf2 import Card, Entry, Podcast, Review
+from microsub.model.jf2 import Card, Entry, Podcast, PodcastChapter, Review
 from microsub.model.words import count_words
 from microsub.reader.places import POST
 from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
@@ -239,10 +239,7 @@ class PostForms:
             place=_place(entry.checkin or entry.location),
             categories=[name for name in entry.category if not web(name)][:_MOST_CATEGORIES],
             podcast=entry.podcast or Podcast(),
-            chapters=[
-                ChapterView(one.start, _clock(one.start), one.title or "", web(one.url))
-                for one in (entry.podcast.chapter if entry.podcast is not None else ())
-            ],
+            chapters=chapter_views(entry.podcast.chapter if entry.podcast is not None else ()),
             review=entry.review,
             minutes=_minutes(entry) if self.timed else 0,
             hits=self.hits,
@@ -265,6 +262,11 @@ class PostForms:
         if len(html) <= MOST_SHOWN:
             return fit(html), False
         return f"<p>{self.hits.text(_lead(entry, self.hits, self.view))}</p>", True
+
+
+def chapter_views(chapters: Iterable[PodcastChapter]) -> list[ChapterView]:
+    """Chapters as pages show them."""
+    return [ChapterView(one.start, _clock(one.start), one.title or "", web(one.url)) for one in chapters]
 
 
 def web(url: str | None) -> str:

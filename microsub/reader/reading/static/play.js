@@ -70,7 +70,21 @@ function follow(chapter) {
   });
 }
 
+/** Show the chapters that the server reads from the document that the episode names, in place of the link to them. */
+async function showChapters(link) {
+  const reply = await fetch(link.href);
+  const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+  const listed = page.querySelector("[data-listed] .chapters");
+  if (reply.ok && listed) {
+    const heading = document.createElement("h2");
+    heading.textContent = link.textContent;
+    link.parentElement.replaceWith(heading, listed);
+    listed.querySelectorAll("[data-start]").forEach(follow);
+  }
+}
+
 export function preparePlayers() {
   document.querySelectorAll("[data-player]").forEach(prepare);
+  document.querySelectorAll("[data-chapters]").forEach((link) => showChapters(link).catch(() => {})); // its page says why
   document.querySelectorAll("[data-start]").forEach(follow);
 }
