@@ -294,15 +294,18 @@ class ArticleStage:
         """
         found: FullTextChoice = "off"
         everybody = await self.feeds.audience.of(feed_id)
-        said, places = set[Selectors](), everybody[:_MOST_ASKED]
+        said, places = dict[str, set[Selectors]](), everybody[:_MOST_ASKED]
         since = await self.channels.automatic_since()
         for start in range(0, len(places), _ASKED_AT_ONCE):
             follows = await self.channels.of_feed(feed_id, places[start : start + _ASKED_AT_ONCE])
-            found = strongest([found, *(choice_of(one, since) for one in follows)])
-            said |= {Selectors.of(one.settings) for one in follows}
-            if found == "on" and len(said) > 1:
-                break
-        return found, said.pop() if len(said) == 1 and places == everybody else NO_SELECTORS
+            found = strongest([found, *(choice_of(one, since) for _, one in follows)])
+            for user, one in follows:  # who follows it twice needn't say it twice
+                chosen = Selectors.of(one.settings)
+                said[user] = said.get(user, set()) | ({chosen} if any(chosen) else set())
+        if places != everybody or len(kinds := {*map(frozenset, said.values())}) != 1:
+            return found, NO_SELECTORS
+        (kind,) = kinds
+        return found, next(iter(kind)) if len(kind) == 1 else NO_SELECTORS
 
     async def _posts(self, ids: Sequence[str]) -> AsyncIterator[_Post]:
         """Those of the items that are articles with a page of their own, read a few megabytes at a time."""

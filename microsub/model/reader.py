@@ -192,6 +192,39 @@ def stored_searches(searches: Iterable[KeptSearch]) -> str:
     return orjson.dumps(rows).decode() if rows else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An episode in a user's queue: its post, file and title, and the second at which listening goes on."""
+
+    post: str
+    url: str
+    title: str
+    at: int = 0
+
+
+def episodes_in(stored: str) -> tuple[Episode, ...]:
+    """The queue as it is stored with the account; the first episode is the current one."""
+    return tuple(Episode(*one) for one in orjson.loads(stored or "[]"))
+
+
+def stored_episodes(queue: Iterable[Episode]) -> str:
+    """The queue as it is stored, '' for an empty one."""
+    rows = [astuple(one) for one in queue]
+    return orjson.dumps(rows).decode() if rows else ""
+
+
+LONGEST_AUDIO = 10_000_000
+"""Seconds up to which a position in an episode is kept."""
+MOST_EPISODES, MOST_OF_EPISODES, LONGEST_EPISODE = 20, 8000, 100
+"""Episodes of a queue, bytes of it as it is stored, since it is read with each page, and characters of a title."""
+
+
+def has_room(queue: Sequence[Episode], further: Episode) -> bool:
+    """Whether a further episode finds room in the queue."""
+    size = len(stored_episodes([*queue, further]).encode())
+    return len(queue) < MOST_EPISODES and size <= MOST_OF_EPISODES
+
+
 class Row(NamedTuple):
     """One row of a page: item id, score text, whether it is read, its channel, whether it is saved."""
 

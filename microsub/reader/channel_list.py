@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
-from microsub.reader.places import CHANNEL, Episode, SearchLink, TimelinePlace, episodes_in
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel, Episode, episodes_in
+from microsub.reader.places import CHANNEL, SearchLink, TimelinePlace
 from microsub.timelines import ChannelNames, Channels, StyleOf
 from microsub.web.pages import N_
 from microsub.web.visit import PageVisit

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, Self, TypeVar
 from urllib.parse import urlencode
-
-import orjson
 
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
@@ -169,27 +167,6 @@ class TimelinePlace:
             channel = {} if self.uid == GLOBAL else {"channel": self.uid}
             return _address(f"{FEED}/{self.source}", {**channel, **show, **cursors})
         return _address("/saved" if self.uid == SAVED else f"{CHANNEL}/{self.uid}", {**show, **cursors})
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """An episode in a user's queue: its post, file and title, and the second at which listening goes on."""
-
-    post: str
-    url: str
-    title: str
-    at: int = 0
-
-
-def episodes_in(stored: str) -> tuple[Episode, ...]:
-    """The queue as it is stored with the account; the first episode is the current one."""
-    return tuple(Episode(*one) for one in orjson.loads(stored or "[]"))
-
-
-def stored_episodes(queue: Iterable[Episode]) -> str:
-    """The queue as it is stored, '' for an empty one."""
-    rows = [astuple(one) for one in queue]
-    return orjson.dumps(rows).decode() if rows else ""
 
 
 class SearchLink(KeptSearch):

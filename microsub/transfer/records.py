@@ -15,7 +15,7 @@ import orjson
 
 from microsub import parsing
 from microsub.base.errors import InvalidRequest
-from microsub.model.reader import KeptSearch
+from microsub.model.reader import Episode, KeptSearch
 
 VERSION = 1
 LONGEST_LINE = 16 * 1024 * 1024
@@ -66,13 +66,14 @@ class ExportedReading:
     """How pages look, as names and values: `display` all of them, `views` those of a channel, by uid.
 
     `views` has the last choice as `''`. `searches` are those in the list of channels: with `uid`, in that channel only.
-    `read_everywhere`: whether a post that is read in one channel is read in all.
+    `read_everywhere`: whether a post that is read in one channel is read in all. `episodes` are those of the player.
     """
 
     display: Mapping[str, str] = field(default_factory=dict)
     views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     searches: tuple[KeptSearch, ...] = ()
     read_everywhere: bool = False
+    episodes: tuple[Episode, ...] = ()
     type: Literal["reading"] = "reading"
 
 

@@ -20,7 +20,7 @@ from microsub.base.plaintext import escaped_json
 from microsub.base.urls import without_sign_in
 from microsub.configuration.model import SourceConfig, encode
 from microsub.formats.wire import identified
-from microsub.model.reader import GLOBAL, KeptSearch
+from microsub.model.reader import GLOBAL, KeptSearch, episodes_in
 from microsub.posts import AUTOMATIC, FULL, FULL_OF
 from microsub.redis.replies import text
 from microsub.timelines import LAST_CHOICE, READ_EVERYWHERE, absences, states
@@ -131,6 +131,7 @@ class UserExport:
             {uid: asdict(view) for uid, view in views.items() if uid in places | {LAST_CHOICE}},
             tuple(one for one in KeptSearch.read(user.settings.get("searches", "")) if one.uid in places),
             user.settings.get(READ_EVERYWHERE) == "yes",
+            episodes_in(user.settings.get("playing", "")),
         )
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:

@@ -29,12 +29,18 @@ from microsub.formats.wire import dump, to_wire
 from microsub.model.reader import (
     BUILT_IN,
     GLOBAL,
+    LONGEST_AUDIO,
+    LONGEST_EPISODE,
     MOST_KEPT,
     MOST_OF_KEPT,
     MOST_OF_QUERY,
     SAVED,
+    Episode,
     KeptSearch,
     Reason,
+    episodes_in,
+    has_room,
+    stored_episodes,
     stored_searches,
 )
 from microsub.model.settings import FollowSettings, OwnChannelSettings, stated
@@ -146,6 +152,7 @@ class UserImport:
     _origin: str = field(init=False, default="")
     _is_new: bool = field(init=False, default=False)
     _full: dict[str, Mapping[str, Arg]] = field(init=False, default_factory=dict)
+    _episodes: tuple[Episode, ...] = field(init=False, default=())
     _trusted: bool = field(init=False, default=False)
     _copied: int = field(init=False, default=0)
 
@@ -255,6 +262,7 @@ class UserImport:
             return
         there = await self.accounts.user(self._user)
         settings = dict(there.settings) if there is not None else {}
+        self._episodes = record.episodes
         if self._is_new:
             everywhere = "yes" if record.read_everywhere else "no"
             await self.accounts.set_settings(self._user, {READ_EVERYWHERE: everywhere})
@@ -563,6 +571,21 @@ class UserImport:
             )
         for uid, feed in names.follows:
             await self.following.join(self._user, uid, names.feeds[feed], self._now)
+        if self._episodes:
+            await self.accounts.revise_setting(self._user, "playing", "", self._with_episodes)
+
+    def _with_episodes(self, stored: str) -> str:
+        """The queue of the player, with the file's episodes after those that are there."""
+        queue = [*episodes_in(stored)]
+        for one in self._episodes:
+            url, post = safe_url(one.url), self._names.posts.get(one.post)
+            if url is None or post is None or any(url == known.url for known in queue):
+                continue
+            title = on_one_line(one.title)[:LONGEST_EPISODE]
+            episode = Episode(post, url, title, min(max(one.at, 0), LONGEST_AUDIO))
+            if has_room(queue, episode):
+                queue.append(episode)
+        return stored_episodes(queue)
 
 
 # --- the file -------------------------------------------------------------------------------------------------------

@@ -422,3 +422,13 @@ async def test_a_selector_that_finds_nothing(site: Publisher, it: World) -> None
     feed_now = await it.feeds.get(followed.id)
     assert feed_now
     assert feed_now.extra[TROUBLE] == "the selector of the article finds nothing on the page"
+
+
+async def test_a_feed_in_two_channels_needs_one_choice(site: Publisher, it: World) -> None:
+    serve(site)
+    followed = await follow(it, site, "on")
+    await it.channels.create("alice", "later", it.now, "later")
+    await it.following.follow("alice", "later", site.url("/feed", HOST), it.now)
+    await it.poll(followed)
+    await choose(it, followed, article="article > p:first-of-type")
+    assert all("Paragraph 7." not in text for text in (await shown(it)).values())

@@ -325,7 +325,7 @@ async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, s
         Entry(name="One", url="https://blog.example/one", post_type="article", content=Content(text="words"))
     )
     tried = await ann.browser.submit(page, f"/feed/{feed}/settings", article="main", show="1")
-    assert tried.tree.css_first("#shown").text() == "One"
+    assert tried.tree.css_first("#shown h3").text() == "One"
     assert tried.tree.css_first(".sample .trouble") is not None
     for bad, said in (("a{b", "there is an error at character 2"), ("p:foo", "can’t be used as a CSS selector.")):
         refused = await ann.browser.submit(page, f"/feed/{feed}/settings", article=bad)

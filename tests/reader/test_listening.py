@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from microsub.model.jf2 import Enclosure, Entry
-from microsub.reader.reading.listening import LONGEST_TITLE, MOST_BYTES, MOST_EPISODES
+from microsub.model.reader import LONGEST_EPISODE, MOST_EPISODES, MOST_OF_EPISODES
 from tests.reader.conftest import ReadingVisitor
 from tests.support.posts import NOON
 from tests.support.redis_wrappers import Between, once
@@ -86,11 +86,11 @@ async def test_the_queue_is_bounded(ann: ReadingVisitor) -> None:
         path = await episode(ann, f"e{number}", title="t" * 500, at=NOON + number)
         assert (await press(ann, path, "add", f"https://a.example/e{number}.mp3")).status == 200
     page = await ann.get("/channel/home")
-    assert [len(title) for title in queue(page)] == [LONGEST_TITLE] * MOST_EPISODES
+    assert [len(title) for title in queue(page)] == [LONGEST_EPISODE] * MOST_EPISODES
     full = await press(ann, await episode(ann, "more", at=NOON + 50), "play", "https://a.example/more.mp3")
     assert (full.status, "finds no room in your queue" in full.text) == (400, True)
     await ann.change(page, "remove", "https://a.example/e0.mp3", BAR)
-    url = "https://a.example/" + "a" * (MOST_BYTES - 2000)
+    url = "https://a.example/" + "a" * (MOST_OF_EPISODES - 2000)
     long = await press(ann, await episode(ann, "long", url, at=NOON + 60), "add", url)
     assert (long.status, "finds no room in your queue" in long.text) == (400, True)
     foreign = await press(ann, path, "play", "https://evil.example/x.mp3")

@@ -21,7 +21,14 @@ from microsub.configuration.model import OutputConfig
 from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
 from microsub.model.jf2 import Enclosure
-from microsub.model.reader import MOST_KEPT, KeptSearch, stored_searches
+from microsub.model.reader import (
+    MOST_KEPT,
+    Episode,
+    KeptSearch,
+    episodes_in,
+    stored_episodes,
+    stored_searches,
+)
 from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.parsing.task import AnyTask
 from microsub.posts import AUTOMATIC, FULL, FULL_OF, FullText
@@ -127,7 +134,7 @@ async def live(world: World) -> None:
         )
     await world.outputs.edit(output, "remove", {found[3]: versions[found[3]]}, now + 1)
     await world.redis.command("DEL", keys.item(found[10]))
-    await keep_reading(world)
+    await keep_reading(world, found[1:3])
     for item, more in ((found[1], {}), (found[2], {AUTOMATIC: "1"})):
         full = FullText("<p>The whole <b>article</b></p>", "The whole article").stored()
         await world.items.note({item: {FULL: full, FULL_OF: f"https://a.example/{item}", **more}})
@@ -138,11 +145,17 @@ async def live(world: World) -> None:
         await world.timelines.put("ann", "notifications", item, now)
 
 
-async def keep_reading(world: World) -> None:
-    """Chooses how pages look, in all and in two channels, and keeps two searches."""
+async def keep_reading(world: World, items: list[str]) -> None:
+    """Chooses how pages look, in all and in two channels, keeps two searches, and listens to these posts."""
     searches = [KeptSearch("Ebb", "tide -flood"), KeptSearch("Fog", "fog", "news", best=True)]
     chosen = Display().changed({"theme": "dark", "font": "serif", "language": "de", "minutes": "yes"}).stored()
-    kept = {"display": chosen, "searches": stored_searches(searches), READ_EVERYWHERE: "no"}
+    queue = [Episode(str(item), f"https://a.example/{n}.mp3", f"Episode {n}", n) for n, item in enumerate(items)]
+    kept = {
+        "playing": stored_episodes(queue),
+        "display": chosen,
+        "searches": stored_searches(searches),
+        READ_EVERYWHERE: "no",
+    }
     await world.accounts.set_settings("ann", kept)
     displays, uids = ChannelDisplays(world.redis), frozenset({"news", "global"})
     await displays.choose("ann", "news", {"view": "list", "group": "day"}, uids)
@@ -212,7 +225,14 @@ class Everything:
         found["outputs"] = []
         user = await self.world.accounts.user(self.user)
         assert user
-        found["reading"] = (user.settings, await ChannelDisplays(self.world.redis).all(self.user))
+        episodes = [
+            (await self._names([one.post], True), one.url, one.title, one.at)
+            for one in episodes_in(user.settings.get("playing", ""))
+        ]
+        found["reading"] = (
+            {**user.settings, "playing": episodes},
+            await ChannelDisplays(self.world.redis).all(self.user),
+        )
         for feed in await outputs.all_of(self.user):
             rows = [
                 (*(await self._names([one.id], True))[0], replace(one, id="")) for one in await outputs.items(feed, 100)

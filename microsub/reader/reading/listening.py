@@ -11,17 +11,12 @@ from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
+from microsub.model.reader import LONGEST_AUDIO, LONGEST_EPISODE, Episode, episodes_in, has_room, stored_episodes
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import HOME, LISTENING, Episode, episodes_in, stored_episodes
+from microsub.reader.places import HOME, LISTENING
 from microsub.web.headers import own_path
 from microsub.web.routes import form
 from microsub.web.visit import PageVisit
-
-MOST_EPISODES, MOST_BYTES = 20, 8000
-"""Of a queue as it is stored: it is read with each page."""
-LONGEST_TITLE = 100
-"""Maximum number of characters of an episode's title."""
-_MOST_SECONDS = 10_000_000
 
 
 def routes(reader: ReaderSite) -> list[Route]:
@@ -34,10 +29,8 @@ async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once
 
     def changed(queue: Sequence[Episode]) -> Sequence[Episode]:
         known = next((one for one in queue if one.url == episode.url), None)
-        wanted = known or replace(episode, title=episode.title[:LONGEST_TITLE])
-        if known is None and (
-            len(queue) >= MOST_EPISODES or len(stored_episodes([*queue, wanted]).encode()) > MOST_BYTES
-        ):
+        wanted = known or replace(episode, title=episode.title[:LONGEST_EPISODE])
+        if known is None and not has_room(queue, wanted):
             raise InvalidRequest(N_("This episode finds no room in your queue. Remove another one first."))
         if at_once:
             return [wanted, *(one for one in queue if one.url != wanted.url)]
@@ -50,7 +43,7 @@ async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
     """Play or remove an episode of the queue, whose address is the button's value, empty it, or note a position."""
     await reader.user(visit)
     fields, seconds = visit.form, visit.form.text("seconds")
-    at = min(int(seconds), _MOST_SECONDS) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 12 else None
+    at = min(int(seconds), LONGEST_AUDIO) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 12 else None
 
     def changed(queue: Sequence[Episode]) -> Sequence[Episode]:
         if at is not None:

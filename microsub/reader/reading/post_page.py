@@ -17,11 +17,11 @@ from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import Sentence
 from microsub.identity import has_hosted_profile
 from microsub.model.jf2 import PodcastChapter
-from microsub.model.reader import GLOBAL, MOST_OF_QUERY
+from microsub.model.reader import GLOBAL, MOST_OF_QUERY, Episode
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import ITEM_ID, POST, Episode, TimelinePlace
+from microsub.reader.places import ITEM_ID, POST, TimelinePlace
 from microsub.reader.reading.hits import SearchHits
 from microsub.reader.reading.listening import put
 from microsub.reader.reading.posts import PLAYED, PostView, PostViews, chapter_views, web

@@ -147,11 +147,12 @@ class Follows:
         """The Unix time from which on full texts are automatic for newly followed feeds: of the first call of all."""
         return float(await first_value(self._redis, keys.articles(), lambda: f"{time.time():.3f}"))
 
-    async def of_feed(self, feed_id: str, places: Sequence[ChannelKey]) -> list[Subscription]:
-        """The follows of that feed by those of these channels that follow it. One round trip."""
+    async def of_feed(self, feed_id: str, places: Sequence[ChannelKey]) -> list[tuple[str, Subscription]]:
+        """The follows of that feed by those of these channels that follow it, each with its user. One round trip."""
         held = [keys.channel_feeds(user, uid) for user, uid in places]
-        found = zip(held, await self._redis.pipeline([("HGET", key, feed_id) for key in held]), strict=True)
-        return [read_subscription(key, feed_id, value) for key, value in found if value is not None]
+        replies = await self._redis.pipeline([("HGET", key, feed_id) for key in held])
+        found = zip(places, held, replies, strict=True)
+        return [(user, read_subscription(key, feed_id, value)) for (user, _), key, value in found if value is not None]
 
     async def former_feeds(self, user: str) -> dict[str, str]:
         """The feeds that were replaced, and the feed that replaced each."""
