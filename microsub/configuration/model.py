@@ -20,7 +20,7 @@ from microsub.base.identifiers import PROFILE, unfit_profile
 from microsub.base.plaintext import unprintable
 from microsub.base.urls import MAX_URL, domain, is_usable
 from microsub.model.query import QueryUnreadable, parsed
-from microsub.model.reader import Subscription
+from microsub.model.reader import MOST_OF_QUERY, Subscription
 from microsub.model.settings import (
     FILE_OBJECT,
     NOTES,
@@ -98,7 +98,7 @@ Language = Annotated[str, Fits(_no_language, "a language tag such as en or pt-BR
 InstanceName = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 40)]
 Color = Annotated[str, Fits(_no_color, "a colour such as #0b57a4", COLOR, 7)]
 SourceTitle = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 200)]
-Query = Annotated[str, Fits(_no_query, "a search in the syntax of `action=search`", r"\S", 10_000)]
+Query = Annotated[str, Fits(_no_query, "a search in the syntax of `action=search`", r"\S", MOST_OF_QUERY)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
 Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
 

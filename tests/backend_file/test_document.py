@@ -251,6 +251,11 @@ def test_a_minimal_file_is_valid(document: dict[str, Any]) -> None:
             "is:unread, is:read or is:saved at character 6, expected a search in the syntax of `action=search`",
         ),
         (
+            {"users": {"a": {"outputs": {"picks": {"search": "tide " * 201}}}}},
+            "users.a.outputs.picks.search (line 6): found 'tide tide tide tide tide tide tide tide tide tide tide tide tide "
+            "tide tide ti…', of 1005 characters, expected at most 1000",
+        ),
+        (
             channels({"uid": "a", "settings": {"filters": {"include_word": ["a"]}}}),
             "users.alice.channels[0].settings.filters.include_word (line 9): found the unknown key 'include_word', "
             "expected one of include_types, include_words, include_regex, exclude_types, exclude_words, exclude_regex; "

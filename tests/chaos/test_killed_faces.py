@@ -16,6 +16,7 @@ import pytest
 from microsub.accounts import Sessions, create_app_password
 from microsub.feeds.record import FeedRecord
 from microsub.redis.connect import connect
+from microsub.timelines import READ_EVERYWHERE
 from tests.chaos.storm import Blog, start_worker
 from tests.support.cluster import running_server
 from tests.support.fork_server import Process, fork_server
@@ -210,7 +211,9 @@ async def test_three_faces_agree_while_processes_are_killed(tmp_path: Path) -> N
                 await blogs.follow("/one", "home", "later")
                 await blogs.follow("/two", "home")
                 await blogs.arrive(0)
-                model = Model()
+                everywhere = chance.random() < 0.5
+                await it.accounts.set_settings("alice", {READ_EVERYWHERE: "yes" if everywhere else "no"})
+                model = Model(everywhere=everywhere)
                 for uid in LABELS:
                     model.shown[uid] = {one["_id"]: one["_is_read"] for one in await faces.alice.timeline(uid)}
                 ids = sorted(model.posts())
