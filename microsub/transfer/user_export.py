@@ -7,7 +7,7 @@ during the export may be missing from it. Tokens, passwords and sessions aren't 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ import orjson
 
 import microsub
 from microsub.base.plaintext import escaped_json
-from microsub.base.urls import without_sign_in
+from microsub.base.urls import sign_in_of, without_sign_in
 from microsub.configuration.model import SourceConfig, encode
 from microsub.formats.wire import identified
 from microsub.model.reader import GLOBAL, KeptSearch, episodes_in
@@ -141,21 +141,25 @@ class UserExport:
             followed = everywhere.get(channel.uid, [])
             for start in range(0, len(followed), _BATCH):
                 some = followed[start : start + _BATCH]
-                async for feed in self._named([one.feed for one in some], named):
+                # A feed that moved to another origin has lost its sign-in, but has posts from before.
+                signed = {one.feed for one in some if sign_in_of(one.url) is not None}
+                async for feed in self._named([one.feed for one in some], named, signed):
                     yield feed
                 for one in some:
                     own = (one.name, since.get(one.feed), encode(one.settings))
                     yield ExportedFollow(channel.uid, one.feed, without_sign_in(one.url), one.followed_at, *own)
 
-    async def _named(self, feeds: Iterable[str], named: set[str]) -> AsyncIterator[ExportedFeed]:
-        """Lines for feeds that have none yet."""
+    async def _named(
+        self, feeds: Iterable[str], named: set[str], signed: Collection[str] = ()
+    ) -> AsyncIterator[ExportedFeed]:
+        """Lines for feeds that have none yet; `signed` are followed with a sign-in, whatever their address is now."""
         new = [feed for feed in dict.fromkeys(feeds) if feed and feed not in named]
         records = await self.feeds.get_many(new) if new else {}
         for feed in new:
             named.add(feed)
             if (found := records.get(feed)) is not None:
                 url, said = without_sign_in(found.url), (found.title, found.photo, found.home, found.description)
-                yield ExportedFeed(feed, url, *said, signed_in=url != found.url)
+                yield ExportedFeed(feed, url, *said, signed_in=url != found.url or feed in signed)
 
     async def _ids(self, user: str, channels: Sequence[Channel]) -> tuple[set[int], set[int]]:
         """The ids in the user's channels and output feeds, and those that have left a channel."""

@@ -728,16 +728,22 @@ async def test_a_file_adds_posts_for_no_other_user(body: bytes, here: World) -> 
     assert (await here.check()).left == ()
 
 
-async def test_posts_behind_a_sign_in_stay_with_their_user(there: World, here: World) -> None:
-    """Also with a trusted file: the file has the address without the sign-in, which others follow."""
+@pytest.mark.parametrize("moved", [None, "https://elsewhere.example/feed"])
+async def test_posts_behind_a_sign_in_stay_with_their_user(there: World, here: World, moved: str | None) -> None:
+    """Also with a trusted file: the file has the address without the sign-in, which others follow.
+
+    A feed that moves to another origin loses the sign-in, but not the posts that it gave.
+    """
     named = with_sign_in(A, "ann", "i" * 22)
-    await there.publish(named, candidate("secret", at=NOON + 9500, host="a.example", text="for members"))
+    feed = await there.publish(named, candidate("secret", at=NOON + 9500, host="a.example", text="for members"))
     await there.following.follow("ann", "friends", named, there.now)
+    if moved is not None:
+        assert await there.feeds.rename(feed.id, moved) is None
     body = await export(there)
     assert b"i" * 22 not in body
     await bring(here, body)
     bob = await here.reader("bob", "home")
-    await bob.post(action="follow", channel="home", url=A)
+    await bob.post(action="follow", channel="home", url=moved or A)
     assert "for members" not in str(await bob.timeline("home"))
     assert "for members" in str(await Reader("ann", await here.grant("ann", "read"), here.client).timeline("friends"))
     assert (await here.check()).left == ()
