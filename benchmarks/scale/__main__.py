@@ -80,7 +80,7 @@ def measure(users: int, small: int) -> tuple[Costs, Observed]:
         tls = polls.handshake(folder)
         asked = polls.polled(folder / "polls")
         known = observing.sets(folder / "sets")
-        units = observing.observe(size_for(small), folder / "small", check=True)
+        units = observing.observe(size_for(small), folder / "small")
         costs = observing.costs(units, asked, tls, known)
         found = observing.observe(size_for(users), folder / "large")
     print(f"\n  {time.perf_counter() - began:.0f} s", file=sys.stderr)

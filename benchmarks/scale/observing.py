@@ -7,9 +7,10 @@ import functools
 import gc
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from benchmarks.readings import pieces
 from benchmarks.scale import filling, sample, work
@@ -26,10 +27,14 @@ from microsub.redis.engine import Engine
 from microsub.redis.migrations import migrate
 from microsub.redis.protocol import Redis
 
+T = TypeVar("T")
+
 LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
 """Feeds with many posts."""
 MANY = 21
 """Posts of a document with many new posts."""
+FIRST = 3_000_000
+"""The lowest id of a server that has run for a while. Ids of five digits take a fifth less than longer ones."""
 GONE = 2400
 """Ids that have left a timeline within a year."""
 TURNS = 40
@@ -38,11 +43,15 @@ TURNS = 40
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The measurements of one population. `memory`: bytes that each step of filling added; `json`: bytes of a post."""
+    """The measurements of one population. `memory`: bytes that each step of filling added; `json`: bytes of a post;
+    `id_short` and `id_long`: bytes of an id in a sorted set, as in `Memory`, for ids as long as those of its posts.
+    """
 
     size: Size
     memory: dict[str, float]
     json: float
+    id_short: float
+    id_long: float
     resident: float
     reading: work.ReadersWork
     few: work.Delivered
@@ -60,24 +69,30 @@ class Observed:
         return sum(self.memory.values())
 
 
-def observe(size: Size, folder: Path, *, check: bool = False) -> Observed:
-    """Start a Redis in the folder, fill it, measure, and end it. `check`: first compare both ways of filling."""
+def observe(size: Size, folder: Path) -> Observed:
+    """Start a Redis in the folder, compare both ways of filling, fill it, measure, and end it."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = start_embedded(folder / "data")
+    _, short, long = on_a_server(folder / "ids", lambda url: _ids(url, size.feeds * size.items // 2))
+    return on_a_server(folder / "data", lambda url: _observe(url, size, folder, short, long))
+
+
+def on_a_server(folder: Path, measure: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+    """The result of `measure` for the URL of a new Redis in the folder."""
+    server = start_embedded(folder)
     try:
-        return asyncio.run(_observe(server.url, size, folder, check=check))
+        return asyncio.run(measure(server.url))
     finally:
         server.stop()
 
 
-async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observed:
+async def _observe(url: str, size: Size, folder: Path, id_short: float, id_long: float) -> Observed:
     redis = await connect(url)
     try:
         # A rewrite of the append-only file during the measurement would disturb it.
         await redis.command("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
         now = float(int(time.time()))
-        if check:
-            _say(f"{await sample.compare(url, now)} keys are the same, whether written by the stores or in bulk")
+        # Now, so that Redis has all scripts already when the first users come.
+        _say(f"{await sample.compare(url, now)} keys are the same, whether written by the stores or in bulk")
         await migrate(redis)
         began = time.perf_counter()
         there, memory = await fill(redis, url, size, now)
@@ -102,6 +117,8 @@ async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observ
             size=size,
             memory=memory,
             json=there.json[0],
+            id_short=id_short,
+            id_long=id_long,
             resident=resident,
             reading=read,
             few=few,
@@ -146,32 +163,38 @@ def sets(folder: Path) -> tuple[float, ...]:
     """Bytes of a sorted set's key, of an id in a short and in a long set, of an id that has left a timeline, of a time
     of reading, and of a post of a feed with many posts.
     """
-    server = start_embedded(folder / "data")
-    try:
-        return asyncio.run(_sets(server.url))
-    finally:
-        server.stop()
+    key, short, long = on_a_server(folder / "ids", lambda url: _ids(url, FIRST))
+    return on_a_server(folder / "data", lambda url: _sets(url, key, short, long))
 
 
-async def _sets(url: str) -> tuple[float, ...]:
+async def _ids(url: str, first: int) -> tuple[float, float, float]:
+    """Bytes of a sorted set's key, and of an id in a short and in a long one; `first` is the lowest id."""
     redis = await connect(url)
     try:
         await migrate(redis)
-        few, many, long = [await _sorted_sets(redis, url, number) for number in (40, 120, 1000)]
-        short = (many - few) / 80
-        key = few - 40 * short
+        few, many, long = [await _sorted_sets(redis, url, number, first) for number in (40, 120, 1000)]
+    finally:
+        await redis.aclose()
+    short = (many - few) / 80
+    key = few - 40 * short
+    return key, short, (long - key) / 1000
+
+
+async def _sets(url: str, key: float, short: float, long: float) -> tuple[float, ...]:
+    redis = await connect(url)
+    try:
+        await migrate(redis)
         gone = (await _gone(redis, url, GONE) - key) / GONE
         there, found = await fill(redis, url, LONG, float(int(time.time())))
         read = (await _readings(redis, url, GONE) - key) / GONE
-        return key, short, (long - key) / 1000, gone, read, found["posts"] / LONG.items / LONG.feeds - there.json[0]
+        return key, short, long, gone, read, found["posts"] / LONG.items / LONG.feeds - there.json[0]
     finally:
         await redis.aclose()
 
 
-async def _sorted_sets(redis: Redis, url: str, length: int, number: int = 500) -> float:
+async def _sorted_sets(redis: Redis, url: str, length: int, first: int, number: int = 500) -> float:
     """Bytes of a timeline's set with that length."""
-    # Ids and times have the same sizes as on a server that has run for a while.
-    pairs = [part(str(1_790_000_000 + place * 611)) + part(str(3_000_000 + place)) for place in range(length)]
+    pairs = [part(str(1_790_000_000 + place * 611)) + part(str(first + place)) for place in range(length)]
     before = await used_memory(redis)
     with bulk(url) as pipe:
         name = f"length-{length}"

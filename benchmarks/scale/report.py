@@ -220,10 +220,10 @@ def stock_of(found: Observed) -> Stock:
     length = size.subscriptions * size.items / channels
     read = len(range(2, size.items, 3)) / size.items
     arrivals = (len(range(0, size.users, SYNCING)), size.channels * length)
-    sets = ((channels, length), (channels, length * read), arrivals)
-    unread = (channels, length * (1 - read))
-    items = float(size.feeds * size.items)
-    return Stock(size.users, channels, size.feeds, size.subscriptions, items, 0.0, found.json, sets, numbers=(unread,))
+    unread, seen = (channels, length * (1 - read)), (channels, length * read)
+    items, of_feeds = float(size.feeds * size.items), (size.feeds, size.subscriptions)
+    sets = ((channels, length), arrivals)
+    return Stock(size.users, channels, *of_feeds, items, 0.0, found.json, sets, numbers=(unread,), read=seen)
 
 
 def document(costs: Costs, found: Observed) -> dict[str, object]:
@@ -238,7 +238,7 @@ def document_of(costs: Costs) -> dict[str, object]:
 
 
 def _memories(found: Observed, costs: Costs) -> list[tuple[str, float, float]]:
-    predicted = memory(stock_of(found), costs.memory)
+    predicted = memory(stock_of(found), replace(costs.memory, id_short=found.id_short, id_long=found.id_long))
     grown = found.memory
     names: dict[str, tuple[str, ...]] = {"posts": ("posts",), "timelines": ("timelines",)}
     names |= {"follows": ("subscriptions",), "feeds": ("feeds",), "users and channels": ("users", "channels")}

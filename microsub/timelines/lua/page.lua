@@ -32,59 +32,179 @@ if KEYS[5] then
   if user[1] then return { 'disabled' } end
 end
 
-local posts_before, posts_behind = string.match(ARGV[7], '^(.-)%*(.*)$')
-local function channel(uid) return (string.gsub(ARGV[6], '%*', uid)) end
-local function posts(uid) return posts_before .. uid .. posts_behind end
-local function unread(uid) return (string.gsub(ARGV[8], '%*', uid)) end
-
--- The states of these ids; `open` has an entry for each unread one.
-local function states(ids, open)
-  if #ids == 0 then return '' end
-  local saved, found = redis.call('ZMSCORE', KEYS[3], unpack(ids)), {}
-  for i = 1, #ids do
-    if saved[i] then
-      found[i] = open[i] and '\3' or '\2'
-    else
-      found[i] = open[i] and '\1' or '\0'
-    end
-  end
-  return table.concat(found)
-end
-
--- Most heads of channels at which one page may continue, and hidden posts that it may skip, so that a post in thousands
--- of channels, or thousands of hidden posts, block Redis for only a few milliseconds: the page may then be shorter, and
--- is marked as having more.
+-- Most heads of channels at which one page may continue, and items that it may skip, so that a post in thousands of
+-- channels, or thousands of items that the view doesn't show, block Redis for only a few milliseconds: the page may then
+-- be shorter, and is marked as having more.
 local MOST_STEPS = 10000
--- So many unread items are read faster at once than looked for.
-local FEW = 10
+-- So many items are looked at with their scores: of more, few are unread, and only these scores are read.
+local MOST_AT_ONCE = 50
 local steps, older = 0, false
 
--- The ids without those of hidden feeds, and if only unread ones are wanted, without the others.
-local function shown(stream, ids)
-  if #ids == 0 then return ids end
-  local kept = {}
-  local hidden = stream.apart and redis.call('SMISMEMBER', stream.apart, unpack(ids))
-  local open = stream.unread and are_unread(stream.unread, ids)
-  for i = 1, #ids do
-    if (not hidden or hidden[i] == 0) and (not open or open[i]) then kept[#kept + 1] = ids[i] end
-  end
-  return kept
+-- A key of a channel by its pattern; patterns of Lua would take as long as reading ten items.
+local function key_of(pattern, uid)
+  local star = string.find(pattern, '*', 1, true)
+  return string.sub(pattern, 1, star - 1) .. uid .. string.sub(pattern, star + 1)
 end
 
--- These ids of a channel as rows.
-local function rows_of(key, ids)
-  if #ids == 0 then return ids end
-  local rows = {}
-  for i, score in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
-    rows[2 * i - 1], rows[2 * i] = ids[i], score
+-- The reply with these rows, newest first, and their ids; `marks` are 1 for unread ones, nil if all are unread.
+local function reply_of(names, rows, ids, marks, homes, resume)
+  local states = string.rep('\1', #ids)
+  local saved = #ids > 0 and redis.call('EXISTS', KEYS[3]) == 1 and redis.call('ZMSCORE', KEYS[3], unpack(ids))
+  if marks or saved then
+    local found = {}
+    for i = 1, #ids do found[i] = ((not marks or marks[i] == 1) and 1 or 0) + (saved and saved[i] and 2 or 0) end
+    states = #ids > 0 and string.char(unpack(found)) or ''
   end
-  return rows
+  local text = table.concat(rows, ' ', 1, 2 * #ids)
+  return { '', names, older and 1 or 0, text, states, scope, homes, waiting, own_names, resume }
+end
+
+-- The ids of rows, of the first ones only.
+local function ids_of(rows, most)
+  local ids, number = {}, math.min(#rows / 2, most)
+  for i = 1, number do ids[i] = rows[2 * i - 1] end
+  return ids
+end
+
+-- One channel. To make a function costs as much as to read an item, so those that few pages need stand further below.
+local one, key, of_unread, count, size
+if ARGV[10] ~= 'global' then
+  local uid = ARGV[10]
+  local head = redis.call('HMGET', key_of(ARGV[6], uid), 'name', 'removed')
+  if not head[1] or head[2] then return { 'channel' } end
+  one, key, of_unread = { uid, head[1] }, key_of(ARGV[7], uid), key_of(ARGV[8], uid)
+  if only_unread then count, size = count_unread(of_unread), redis.call('ZCARD', key) end
+  local is_mixed = only_unread and count < size
+  local block = is_mixed and math.ceil(1.1 * (limit + 1) * size / count) + 2 or limit + 1
+  if not is_mixed or (not upward and block <= MOST_AT_ONCE and block < count) then
+    local newer, stands, rows = 0, 0, {}
+    if ARGV[2] ~= '' then newer, stands = rank(key, ARGV[3], ARGV[4]) end
+    if not upward then
+      rows = redis.call('ZREVRANGE', key, newer + stands, newer + stands + block - 1, 'WITHSCORES')
+    elseif newer > 0 then
+      rows = redis.call('ZREVRANGE', key, math.max(0, newer - limit), newer - 1, 'WITHSCORES')
+    end
+    if not is_mixed then
+      older = upward and redis.call('ZCARD', key) > newer or #rows > 2 * limit
+      local ids = ids_of(rows, limit)
+      return reply_of(one, rows, ids, not only_unread and #ids > 0 and unread_marks(of_unread, ids), '', '')
+    end
+    local ids, number = ids_of(rows, block), 0
+    local is_end, marks = #ids < block, #ids > 0 and unread_marks(of_unread, ids)
+    for i = 1, #ids do
+      if marks[i] == 1 then
+        number = number + 1
+        ids[number], rows[2 * number - 1], rows[2 * number] = ids[i], ids[i], rows[2 * i]
+        if number > limit then break end
+      end
+    end
+    older = number > limit
+    if older or is_end then
+      for i = #ids, math.min(number, limit) + 1, -1 do ids[i] = nil end
+      return reply_of(one, rows, ids, nil, '', '')
+    end
+  end
 end
 
 -- Whether (one score, one id) comes before the other in the order of the walk.
 local function precedes(score, id, other_score, other_id)
   if score == other_score then return id ~= other_id and (id > other_id) ~= upward end
   return (score > other_score) ~= upward
+end
+
+-- These ids of a channel as rows.
+local function rows_of(posts, ids)
+  if #ids == 0 then return ids end
+  local rows = {}
+  for i, score in ipairs(redis.call('ZMSCORE', posts, unpack(ids))) do
+    rows[2 * i - 1], rows[2 * i] = ids[i], score
+  end
+  return rows
+end
+
+-- Whether reading all unread items takes less time than looking at so many items of the channel.
+local function are_few(unread, items) return unread <= 1000 and 5 * unread <= 3 * items + 10 end
+
+-- The unread items of a channel behind a place that come first, one more than a page has, as rows; and whether there
+-- are others on the other side of the place. Without those of `apart`, if that is a set.
+local function few_unread(posts, unread, score, id, apart)
+  -- Of a set, all scores are 1: times 0, those of the posts are left.
+  local all = redis.call('ZINTER', 2, posts, unread, 'WEIGHTS', 1, 0, 'WITHSCORES')
+  local at, to, step = #all - 1, 1, -2
+  if upward then at, to, step = 1, #all - 1, 2 end
+  local first, place = at, score and tonumber(score)
+  while place and (to - at) * step >= 0 and not precedes(place, id, tonumber(all[at + 1]), all[at]) do
+    at = at + step
+  end
+  local others, rows, number, ids = at ~= first, {}, 0, {}
+  for i = apart and at or to + step, to, step do ids[#ids + 1] = all[i] end
+  local hidden = #ids > 0 and redis.call('SMISMEMBER', apart, unpack(ids))
+  for i = at, to, step do
+    if number > 2 * limit then break end
+    if not hidden or hidden[(i - at) / step + 1] == 0 then
+      rows[number + 1], rows[number + 2], number = all[i], all[i + 1], number + 2
+    end
+  end
+  return rows, others
+end
+
+-- Whether a channel has unread items from a position on; after some steps, whether it may have.
+local function has_unread_from(posts, unread, first)
+  local last = first + MOST_STEPS
+  local block = 5
+  while first < last do
+    local ids = redis.call('ZREVRANGE', posts, first, first + block - 1)
+    if #ids == 0 then return false end
+    local marks = unread_marks(unread, ids)
+    for i = 1, #ids do
+      if marks[i] == 1 then return true end
+    end
+    first, block = first + #ids, math.min(1000, 4 * block)
+  end
+  return true
+end
+
+-- The unread items of the channel next to the cursor, nearest first, one more than a page has if there are more, as
+-- rows; and the place at which to go on, if so many others were examined that these are not all.
+local function unread_rows()
+  local found, number, most, at = {}, 0, limit + 1, 0
+  local score = ARGV[2] ~= '' and ARGV[3]
+  local missing_in = math.ceil(1.1 * most * size / count) + 2
+  repeat
+    -- Either is enough in most cases: to look at so many items, or to read all that are unread.
+    if are_few(count, missing_in) then
+      local rows, others = few_unread(key, of_unread, score, ARGV[4])
+      older = older or (upward and others)
+      return rows, ''
+    end
+    if score and steps == 0 then
+      local newer, stands = rank(key, ARGV[3], ARGV[4])
+      at = newer + (upward and 0 or stands)
+      if upward then older = size > newer and has_unread_from(key, of_unread, newer) end
+    end
+    local block = math.min(1000, missing_in)
+    local first, last = at, at + block - 1
+    if upward then first, last = math.max(0, at - block), at - 1 end
+    local ids = last < first and {} or redis.call('ZREVRANGE', key, first, last)
+    if #ids == 0 then break end
+    local marks, before = unread_marks(of_unread, ids), number
+    local from, to, step = 1, #ids, 1
+    if upward then from, to, step = #ids, 1, -1 end
+    for i = from, to, step do
+      if marks[i] == 1 then
+        number = number + 1
+        found[number] = ids[i]
+        if number == most then return rows_of(key, found), '' end
+      end
+    end
+    steps, at = steps + #ids, upward and first or first + #ids
+    if steps > MOST_STEPS then
+      older = older or not upward
+      return rows_of(key, found), number == before and redis.call('ZSCORE', key, ids[to]) .. ' ' .. ids[to] or ''
+    end
+    missing_in = math.ceil(1.5 * (most - number) * (steps + 1) / (number + 1))
+  until false
+  return rows_of(key, found), ''
 end
 
 -- The first rows in the other direction, up to the one that ends at `last`.
@@ -97,44 +217,30 @@ local function turned(rows, last)
   return found
 end
 
--- The few unread items of a channel behind a place, as rows; and whether there are others.
-local function few_unread(stream, score, id)
-  -- Of a set, all scores are 1: times 0, those of the posts are left.
-  local rows = redis.call('ZINTER', 2, stream.key, unread(stream.uid), 'WEIGHTS', 1, 0, 'WITHSCORES')
-  local from, to, step = #rows - 1, 1, -2
-  if upward then from, to, step = 1, #rows - 1, 2 end
-  local found, place = {}, score and tonumber(score)
-  for i = from, to, step do
-    if not place or precedes(place, id, tonumber(rows[i + 1]), rows[i]) then
-      found[#found + 1] = rows[i]
-      found[#found + 1] = rows[i + 1]
-    end
+if one then
+  local rows, resume = unread_rows()
+  older = older or (not upward and #rows > 2 * limit)
+  if upward then rows = turned(rows, math.min(#rows, 2 * limit)) end
+  return reply_of(one, rows, ids_of(rows, limit), nil, '', resume)
+end
+local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+if #uids == 0 then return { 'channel' } end
+local posts_before, posts_behind = string.match(ARGV[7], '^(.-)%*(.*)$')
+local unread_before, unread_behind = string.match(ARGV[8], '^(.-)%*(.*)$')
+
+-- The positions of ids that are neither of hidden feeds, nor read if only unread ones are wanted.
+local function shown(stream, ids)
+  if #ids == 0 then return ids end
+  local kept = {}
+  local hidden = stream.apart and redis.call('SMISMEMBER', stream.apart, unpack(ids))
+  local marks = stream.unread and unread_marks(stream.unread, ids)
+  for i = 1, #ids do
+    if (not hidden or hidden[i] == 0) and (not marks or marks[i] == 1) then kept[#kept + 1] = i end
   end
-  local others = #found < #rows
-  if stream.apart then
-    local ids = {}
-    for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
-    found = rows_of(stream.key, shown(stream, ids))
-  end
-  return found, others
+  return kept
 end
 
--- Whether a channel has unread items from a place on; after some steps, whether it may have.
-local function has_unread_from(stream, first)
-  local last = first + MOST_STEPS
-  local block = 5
-  while first < last do
-    local ids = redis.call('ZREVRANGE', stream.key, first, first + block - 1)
-    if #ids == 0 then return false end
-    for _, is_open in ipairs(are_unread(stream.unread, ids)) do
-      if is_open then return true end
-    end
-    first, block = first + #ids, math.min(1000, 4 * block)
-  end
-  return true
-end
-
--- The items of the next block, nearest first, as ids or with scores as rows; and its last one.
+-- The items of the next block, nearest first, as ids or with scores as rows.
 local function examined(stream, block, ...)
   local first, last = stream.next, stream.next + block - 1
   if upward then
@@ -167,107 +273,67 @@ local function refill(stream)
   end
   if stream.last and stream.unread then
     -- The first block had too few: as many as one probably looks at for those that are wanted, or all unread ones.
-    block = math.min(1000, math.max(block, math.ceil(stream.wanted * stream.size / stream.count)))
-    if 2 * stream.count <= block then
+    block = math.ceil(stream.wanted * (stream.seen + 1) / (stream.kept + 1))
+    if are_few(stream.count, block) then
       local score = redis.call('ZSCORE', stream.key, stream.last)
-      stream.rows, stream.is_whole, stream.skips = few_unread(stream, score, stream.last), true, false
+      stream.rows = few_unread(stream.key, stream.unread, score, stream.last, stream.apart)
+      stream.is_whole, stream.skips = true, false
       return
     end
   end
-  stream.block = math.min(1000, 2 * block + 1)
-  local ids = examined(stream, block)
+  block = math.min(1000, block)
+  stream.block = 2 * block + 1
+  -- If most items are shown, or they are few, their scores are read with them.
+  local has_scores = not stream.unread or block <= 5 or 2 * stream.count > stream.size
+  local rows = has_scores and examined(stream, block, 'WITHSCORES')
+  local ids = rows and ids_of(rows, block) or examined(stream, block)
   local kept = shown(stream, ids)
   stream.last = ids[#ids]
-  steps = steps + #ids - #kept
+  stream.seen, stream.kept, steps = stream.seen + #ids, stream.kept + #kept, steps + #ids - #kept
   stream.skips = #kept == 0 and #ids > 0
-  stream.rows = rows_of(stream.key, stream.skips and { stream.last } or kept)
+  if stream.skips then kept[1] = #ids end
+  for i = 1, #kept do
+    ids[i] = ids[kept[i]]
+    if rows then rows[2 * i - 1], rows[2 * i] = ids[i], rows[2 * kept[i]] end
+  end
+  for i = #ids, #kept + 1, -1 do ids[i] = nil end
+  for i = rows and #rows or 0, 2 * #kept + 1, -1 do rows[i] = nil end
+  stream.rows = rows or rows_of(stream.key, ids)
 end
 
 -- A channel from the cursor on, of which `block` items are probably wanted; nil if none is. `hides`: without those of
 -- hidden feeds.
-local function begin(uid, key, block, hides)
-  local stream = { uid = uid, key = key, next = 0, rows = {}, at = 1, block = block }
+local function begin(name, posts, block, hides)
+  local stream = { uid = name, key = posts, next = 0, at = 1, block = block, seen = 0, kept = 0 }
   if hides then
-    local apart = string.gsub(ARGV[9], '%*', uid)
+    local apart = key_of(ARGV[9], name)
     stream.apart = redis.call('EXISTS', apart) == 1 and apart
   end
   if only_unread then
-    local of_unread = unread(uid)
-    stream.count, stream.size, stream.wanted = count_unread(of_unread), redis.call('ZCARD', key), block
+    local unread = unread_before .. name .. unread_behind
+    stream.count = count_unread(unread)
     if stream.count == 0 then return nil end
-    if stream.count <= block + FEW then
+    stream.size, stream.wanted = redis.call('ZCARD', posts), math.ceil(0.6 * block)
+    if are_few(stream.count, stream.wanted * stream.size / stream.count) then
       local others
-      stream.rows, others = few_unread(stream, ARGV[2] ~= '' and ARGV[3], ARGV[4])
+      stream.rows, others = few_unread(posts, unread, ARGV[2] ~= '' and ARGV[3], ARGV[4], stream.apart)
       stream.is_whole = true
       if upward and others then older = true end
       return stream
     end
-    stream.unread = stream.count < stream.size and of_unread
-    stream.block = math.min(3 * block, math.ceil(1.1 * block * stream.size / stream.count))
+    stream.unread = stream.count < stream.size and unread
+    stream.block = math.min(6 * block, math.ceil(1.1 * stream.wanted * stream.size / stream.count))
   end
   stream.filters = stream.apart or stream.unread
   if ARGV[2] ~= '' then
-    local newer, stands = rank(key, ARGV[3], ARGV[4])
+    local newer, stands = rank(posts, ARGV[3], ARGV[4])
     stream.next = newer + (upward and 0 or stands)
-    if upward and redis.call('ZCARD', key) > newer then
-      older = older or not stream.unread or has_unread_from(stream, newer)
+    if upward and redis.call('ZCARD', posts) > newer then
+      older = older or not stream.unread or has_unread_from(posts, stream.unread, newer)
     end
   end
   return stream
 end
-
--- The rows of one channel next to the cursor, nearest first, at least one more than the limit if there are more; and the
--- place at which to go on, if so many others were examined that these are not all.
-local function unread_rows(uid, key)
-  local stream, rows = begin(uid, key, math.ceil(1.2 * limit) + 1, false), {}
-  if not stream or stream.is_whole then return stream and stream.rows or rows, '' end
-  repeat
-    refill(stream)
-    local found = stream.skips and {} or stream.rows
-    for i = 1, #found do rows[#rows + 1] = found[i] end
-    if steps > MOST_STEPS and #rows <= 2 * limit then
-      older = older or not upward
-      return rows, stream.skips and stream.rows[2] .. ' ' .. stream.rows[1] or ''
-    end
-  until #rows > 2 * limit or #stream.rows == 0
-  return rows, ''
-end
-
-local function of_one(uid, name)
-  local key, resume = posts(uid), ''
-  local rows
-  if only_unread and count_unread(unread(uid)) < redis.call('ZCARD', key) then
-    rows, resume = unread_rows(uid, key)
-    older = older or (not upward and #rows > 2 * limit)
-    if upward then rows = turned(rows, math.min(#rows, 2 * limit)) end
-  elseif upward then
-    local before = rank(key, ARGV[3], ARGV[4])
-    older = redis.call('ZCARD', key) > before
-    rows = before == 0 and {} or redis.call('ZREVRANGE', key, math.max(0, before - limit), before - 1, 'WITHSCORES')
-  else
-    local first = 0
-    if ARGV[2] == 'after' then
-      local before, stands = rank(key, ARGV[3], ARGV[4])
-      first = before + stands
-    end
-    rows = redis.call('ZREVRANGE', key, first, first + limit, 'WITHSCORES')
-    older = #rows > 2 * limit
-  end
-  local count = math.min(#rows / 2, limit)
-  local ids = {}
-  for i = 1, count do ids[i] = rows[2 * i - 1] end
-  local open = only_unread and ids or (count > 0 and are_unread(unread(uid), ids))
-  local text = table.concat(rows, ' ', 1, 2 * count)
-  return { '', { uid, name }, older and 1 or 0, text, states(ids, open), scope, '', waiting, own_names, resume }
-end
-
-if ARGV[10] ~= 'global' then
-  local head = redis.call('HMGET', channel(ARGV[10]), 'name', 'removed')
-  if not head[1] or head[2] then return { 'channel' } end
-  return of_one(ARGV[10], head[1])
-end
-local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
-if #uids == 0 then return { 'channel' } end
 
 -- The channels as a heap by their next item: none comes before the one at half its index. If several channels have the
 -- same next item, the first is in the heap and the others are in its `also`. A channel whose block is hidden as a whole
@@ -281,7 +347,7 @@ local function before(one, other)
 end
 
 local function push(stream)
-  if stream.at > #stream.rows then refill(stream) end
+  if not stream.rows or stream.at > #stream.rows then refill(stream) end
   local id, text = stream.rows[stream.at], stream.rows[stream.at + 1]
   if not id then return end
   stream.at, stream.also = stream.at + 2, nil
@@ -330,33 +396,40 @@ end
 
 -- Whether a channel may have something from that score on. Most of hundreds of channels have nothing for the first page:
 -- Redis counts zero items faster than it lists them, and a few are examined faster than all that are unread.
-local function may_have(uid, key, bound)
-  local count = redis.call('ZCOUNT', key, bound, '+inf')
-  if count == 0 or not only_unread then return count > 0 end
-  if count > math.min(100, 2 * count_unread(unread(uid))) then return true end
-  for _, is_open in ipairs(are_unread(unread(uid), redis.call('ZREVRANGE', key, 0, count - 1))) do
-    if is_open then return true end
+local function may_have(name, posts, bound)
+  local newer = redis.call('ZCOUNT', posts, bound, '+inf')
+  if newer == 0 or not only_unread then return newer > 0 end
+  local unread = unread_before .. name .. unread_behind
+  if newer > math.min(100, 2 * count_unread(unread)) then return true end
+  local marks = unread_marks(unread, redis.call('ZREVRANGE', posts, 0, newer - 1))
+  for i = 1, newer do
+    if marks[i] == 1 then return true end
   end
   return false
 end
 
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
 local bound, known = nil, limit + 1
-for i, uid in ipairs(uids) do
+for i, name in ipairs(uids) do
   if i > known and ARGV[2] == '' then
     bound, known = needed(), 2 * known
   end
-  local key = posts(uid)
-  if not bound or may_have(uid, key, bound) then
-    local stream = begin(uid, key, block, user[3])
+  local posts = posts_before .. name .. posts_behind
+  if not bound or may_have(name, posts, bound) then
+    local stream = begin(name, posts, block, user[3])
     if stream then push(stream) end
   end
 end
 
--- Takes the next item of that channel: notes the channel's state for it, and advances the channel.
+-- Takes the next item of that channel: notes that the channel's state of it is to be asked, and advances the channel.
+local taken = {}
 local function take(row, stream)
-  if not row.open and (only_unread or is_unread(unread(stream.uid), row.id)) then
-    row.uid, row.open = stream.uid, true
+  if not only_unread then
+    if not stream.taken then
+      stream.taken = {}
+      taken[#taken + 1] = stream
+    end
+    stream.taken[#stream.taken + 1] = row
   end
   push(stream)
 end
@@ -373,7 +446,7 @@ while #heap > 0 do
     skipped = first.text .. ' ' .. first.id
     push(first)
   else
-    local row = { id = first.id, text = first.text, uid = first.uid, open = false }
+    local row = { id = first.id, text = first.text, uid = first.uid, open = only_unread }
     local also = first.also or {}
     take(row, first)
     for _, stream in ipairs(also) do take(row, stream) end
@@ -382,20 +455,23 @@ while #heap > 0 do
   end
 end
 
-local pairs_, ids, open, homes, names, named = {}, {}, {}, {}, {}, {}
+for _, stream in ipairs(taken) do
+  local ids, rows = {}, stream.taken
+  for i = 1, #rows do ids[i] = rows[i].id end
+  local marks = unread_marks(unread_before .. stream.uid .. unread_behind, ids)
+  for i = 1, #rows do
+    if marks[i] == 1 and not rows[i].open then rows[i].uid, rows[i].open = stream.uid, true end
+  end
+end
+
+local rows, ids, marks, homes, names, named = {}, {}, {}, {}, {}, {}
 for i = 1, #picked do
   local row = picked[upward and #picked + 1 - i or i]
-  ids[i] = row.id
-  pairs_[2 * i - 1] = row.id
-  pairs_[2 * i] = row.text
-  open[i] = row.open
-  homes[i] = row.uid
+  ids[i], rows[2 * i - 1], rows[2 * i], marks[i], homes[i] = row.id, row.id, row.text, row.open and 1 or 0, row.uid
   if not named[row.uid] then
     named[row.uid] = true
     names[#names + 1] = row.uid
-    names[#names + 1] = redis.call('HGET', channel(row.uid), 'name')
+    names[#names + 1] = redis.call('HGET', key_of(ARGV[6], row.uid), 'name')
   end
 end
-local rows = table.concat(pairs_, ' ')
-local places = table.concat(homes, ' ')
-return { '', names, older and 1 or 0, rows, states(ids, open), scope, places, waiting, own_names, resume }
+return reply_of(names, rows, ids, not only_unread and marks, table.concat(homes, ' '), resume)

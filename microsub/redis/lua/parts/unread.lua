@@ -12,12 +12,19 @@ local function is_unread(key, id)
   return found == 1
 end
 
--- are_unread(key, ids): true or false for each of at most 1,000 ids.
-local function are_unread(key, ids)
+-- unread_marks(key, ids): 1 for each unread one of at most 1,000 ids, 0 for the others.
+local function unread_marks(key, ids)
   local found = redis.pcall('SMISMEMBER', key, unpack(ids))
-  local is_old = found.err ~= nil
-  if is_old then found = redis.call('ZMSCORE', key, unpack(ids)) end
-  for i = 1, #ids do found[i] = found[i] == 1 or (is_old and found[i] ~= false) end
+  if not found.err then return found end
+  found = redis.call('ZMSCORE', key, unpack(ids))
+  for i = 1, #ids do found[i] = found[i] and 1 or 0 end
+  return found
+end
+
+-- are_unread(key, ids): the same as true or false.
+local function are_unread(key, ids)
+  local found = unread_marks(key, ids)
+  for i = 1, #ids do found[i] = found[i] == 1 end
   return found
 end
 
