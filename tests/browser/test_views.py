@@ -399,7 +399,7 @@ async def test_a_picture_is_shown_whole(browser: Browser, server: ReadingServer)
         page = await server.sign_in(here, "ann", "/channel/art?show=all")
         async with page.expect_navigation():
             await page.keyboard.press("3")
-        await page.locator(".content img").first.click()
+        await page.locator(".content a[data-whole]").first.press("Enter")
         shown = page.get_by_role("dialog", name="Pictures")
         await shown.get_by_text("A cat", exact=True).wait_for()
         await page.keyboard.press("ArrowRight")

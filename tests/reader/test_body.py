@@ -93,3 +93,15 @@ def test_an_excerpt_ends_between_words() -> None:
     long = excerpt("word " * 200)
     assert long.endswith("word …")
     assert len(long) < 330
+
+
+def test_pictures_are_links_to_themselves() -> None:
+    """Not those that are links already, nor small ones in a line of text; each link has a name."""
+    fit = body_fitter(lambda url: f"/image/{url[-1]}", picture="Picture")
+    named = '<img src="https://a.example/1" alt="A > cat">'
+    assert '<a href="/image/1" data-whole><img ' in fit(named)
+    assert '<a href="/image/1" aria-label="Picture" data-whole>' in fit('<img src="https://a.example/1">')
+    linked = '<p><a href="https://a.example/">see <img src="https://a.example/1" alt=""></a></p>'
+    assert "data-whole" not in fit(linked)
+    assert "data-whole" not in fit('<img src="https://a.example/1" alt=":)" width="20" height="20">')
+    assert fit(linked + named).count("data-whole") == 1

@@ -314,7 +314,7 @@ async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor)
     forty, hour = str(server.now - 40 * 86_400), {"gap": "86400", "interval": "3600"}
     await server.feeds.update("1", {"last_change": forty, "last_poll": str(server.now - 90), **hour})
     page = await ann.get("/channels/home")
-    assert "Last post 40 days ago, less than one post a month · polled every 60 min, next poll in 60 min" in page.text
+    assert "Last post 40 days ago, less than one post a month · polled every hour, next poll in 60 min" in page.text
     await server.feeds.update("1", {"last_change": str(server.now - 986 * 86_400)})
     assert "Last post 2 years ago" in (await ann.get("/channels/home")).text
     asked = await ann.browser.submit(page, path, feed="1")

@@ -11,6 +11,7 @@ import pytest
 from microsub.base.errors import QuotaReached
 from microsub.model import query
 from microsub.reader import FOLDERS
+from microsub.reader.reading.posts import PostForms
 from microsub.transfer.outlines import read_list
 from microsub.web.pages import FOLDER, Templates
 from tests.search.test_query import INVALID, NOW
@@ -84,3 +85,41 @@ def test_each_error_of_a_query_is_known() -> None:
         assert said == f"die Suche ist ab Zeichen {position} nicht zu gebrauchen: gefunden: {what}, erwartet: {why}"
         english += [text for text, other in ((found, what), (expected, why)) if text == other and text[0] != "'"]
     assert (reached, english) == (places, [])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "english", "german"),
+    [
+        (66, "polled every minute", "jede Minute abgefragt"),
+        (300, "polled every 5 minutes", "alle 5 Minuten abgefragt"),
+        (3600, "polled every hour", "jede Stunde abgefragt"),
+        (5400, "polled every hour and a half", "alle anderthalb Stunden abgefragt"),
+        (7200, "polled every 2 hours", "alle 2 Stunden abgefragt"),
+        (86_400, "polled every day", "jeden Tag abgefragt"),
+        (172_800, "polled every 2 days", "alle 2 Tage abgefragt"),
+    ],
+)
+def test_intervals_are_in_words(seconds: int, english: str, german: str) -> None:
+    for language, wanted in (("en", english), ("de", german)):
+        assert str(TEMPLATES.macro("health.html", "polled", language)(seconds)).strip() == wanted
+
+
+async def test_notices_are_in_the_language_of_the_page() -> None:
+    """With the reason in it; posts of others in the same channel stay as they are."""
+    text = (
+        "“Blog” (https://a.example/feed) is gone: its publisher answers 410 Gone. It is no longer polled. Its earlier "
+    )
+    text += "posts remain. There is no need to follow it any longer."
+    said = {"name": "Blog is gone", "content": {"html": text, "text": text}}
+    other = {"name": "Blog is gone", "content": {"html": "Sad.", "text": "Sad."}}
+    items = [
+        {"type": "entry", "_id": "1", "_channel": {"uid": uid, "name": uid}, **wire}
+        for uid, wire in (("notifications", said), ("home", said), ("notifications", other))
+    ]
+    forms = PostForms(str, {}, "whole", said=lambda one: TEMPLATES.translated(one, "de"))
+    notice, shared, foreign = forms.views(items)
+    assert notice.title == "Blog gibt es nicht mehr"
+    assert "410 Gone" in notice.body
+    assert "https://a.example/feed" in notice.body
+    assert "nicht mehr abgefragt" in notice.body
+    assert (shared.title, foreign.title) == ("Blog is gone", "Blog is gone")

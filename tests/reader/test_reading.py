@@ -282,7 +282,7 @@ async def test_a_page_is_small(ann: ReadingVisitor) -> None:
     assert len(ids(page)) == 20
     links = [node.attributes.get("href") or node.attributes.get("src") for node in page.tree.css("link, script")]
     sizes = [(await ann.get(link or "")).response.num_bytes_downloaded for link in links]
-    modules = ["feed.js", "keys.js", "marks.js", "news.js"]
+    modules = ["feed.js", "marks.js", "news.js"]
     beside = (next(link or "" for link in links if (link or "").endswith("reader.js"))).rpartition("/")[0]
     sizes += [(await ann.get(f"{beside}/{name}")).response.num_bytes_downloaded for name in modules]
     assert len(page.response.content) < 60_000

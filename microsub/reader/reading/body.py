@@ -44,13 +44,43 @@ _INSIDE = re.compile(r"#?n[0-9a-f]{8}-[^\s#]{1,100}")
 
 _ALIGNED = frozenset({"left", "center", "right"})
 _MOST_TITLE = 600
+_SMALL = 64
+"""Pixels of a picture that is shown whole."""
+_LINKS_AND_PICTURES = re.compile(r'</a>|<a\b(?:[^>"]|"[^"]*")*>|<img\b(?:[^>"]|"[^"]*")*>')
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
 
 
-def body_fitter(image: ImageAddress, hits: SearchHits = NO_HITS) -> Callable[[str], str]:
-    """A rewriter that fits stored HTML into an element of a page, with pictures at those addresses, and marked hits."""
+def body_fitter(image: ImageAddress, hits: SearchHits = NO_HITS, picture: str = "") -> Callable[[str], str]:
+    """A rewriter that fits stored HTML into an element of a page, with pictures at those addresses, and marked hits.
+
+    Pictures are links to themselves if there is a word for a `picture` that has no description.
+    """
     cleaner = _cleaner(image)
-    return lambda html: cleaner.clean(_marked_up(hits.html(html)))
+
+    def fitted(html: str) -> str:
+        cleaned = cleaner.clean(_marked_up(hits.html(html)))
+        return _linked_pictures(cleaned, picture) if picture else cleaned
+
+    return fitted
+
+
+def _linked_pictures(html: str, word: str) -> str:
+    """The same with each picture outside of links as a link to its file; small ones stay as they are."""
+    inside = 0
+
+    def linked(found: re.Match[str]) -> str:
+        nonlocal inside
+        tag = found[0]
+        if not tag.startswith("<img"):
+            inside += -1 if tag.startswith("</") else 1
+            return tag
+        about = dict(_ATTRIBUTE.findall(tag))
+        if inside or not about.get("src") or int(about.get("width") or _SMALL) < _SMALL:
+            return tag
+        label = "" if about.get("alt") else f' aria-label="{escape(word)}"'
+        return f'<a href="{about["src"]}"{label} data-whole>{tag}</a>'
+
+    return _LINKS_AND_PICTURES.sub(linked, html)
 
 
 def _marked_up(html: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from html import unescape
 from typing import Any
@@ -16,12 +16,15 @@ from markupsafe import Markup
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
+from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials
 from microsub.feeds import Feeds
 from microsub.formats.entry_id import post_type
+from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
-from microsub.model.jf2 import Card, Entry, Podcast, PodcastChapter, Review
+from microsub.model.jf2 import Card, Content, Entry, Podcast, PodcastChapter, Review
+from microsub.model.reader import NOTIFICATIONS
 from microsub.model.words import count_words
 from microsub.reader.places import POST
 from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
@@ -189,7 +192,8 @@ def _heading(post: Listed, by: str) -> float | str:
 @dataclass(frozen=True, slots=True)
 class PostForms:
     """Input for views of posts: addresses of pictures, names and pictures of feeds, the view, and what to mark; if
-    they are `timed`, they say how long reading takes.
+    they are `timed`, they say how long reading takes. `picture` is the word for one without a description;
+    notices of this server are shown as `said` in the page's language.
 
     Bodies are complete in the view "whole"; "list" and "cards" have only a beginning as text, the lead.
     """
@@ -199,14 +203,18 @@ class PostForms:
     view: str = "full"
     hits: SearchHits = NO_HITS
     timed: bool = False
+    picture: str = ""
+    said: Callable[[str], str] = str
 
     def views(self, items: Sequence[Mapping[str, Any]]) -> list[PostView]:
         """The items of a page."""
-        fit = body_fitter(self.image, self.hits)
+        fit = body_fitter(self.image, self.hits, self.picture)
         return [self._view(item, from_wire(item), fit) for item in items]
 
     def _view(self, item: Mapping[str, Any], entry: Entry, fit: Callable[[str], str]) -> PostView:
         channel, source = item["_channel"], str(item.get("_source", ""))
+        if channel["uid"] == NOTIFICATIONS:
+            entry = _notice_in(entry, self.said)
         author = entry.author or Card()
         source_name, source_photo = self.feeds.get(source, ("", ""))
         body, is_cut = self._body(entry, fit)
@@ -262,6 +270,15 @@ class PostForms:
         if len(html) <= MOST_SHOWN:
             return fit(html), False
         return f"<p>{self.hits.text(_lead(entry, self.hits, self.view))}</p>", True
+
+
+def _notice_in(entry: Entry, said: Callable[[str], str]) -> Entry:
+    """A notice of this server in the page's language; other posts as they are."""
+    text = (entry.content.text if entry.content is not None else None) or ""
+    told = said(text)
+    if told == text:
+        return entry
+    return replace(entry, name=said(entry.name or ""), content=Content(text_to_html(told), told))
 
 
 def chapter_views(chapters: Iterable[PodcastChapter]) -> list[ChapterView]:
@@ -415,5 +432,9 @@ class PostViews:
         # user can't occupy all threads.
         async with visit.site.turns.of(user):
             return await asyncio.to_thread(
-                PostForms(image, faces, view, hits, visit.display.minutes == "yes").views, items
+                PostForms(
+                    *(image, faces, view, hits, visit.display.minutes == "yes", visit.translate(N_("Picture"))),
+                    said=lambda text: visit.site.pages.translated(text, visit.language),
+                ).views,
+                items,
             )

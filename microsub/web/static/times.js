@@ -16,9 +16,11 @@ export function localiseTimes(part) {
 localiseTimes(document);
 
 // An age stays as it is, and its tooltip says what it stands for.
-document.addEventListener("pointerover", ({ target }) => {
-  if (target.matches?.("time[data-age]")) {
-    target.title = exact(target);
-    delete target.dataset.age;
-  }
+function explain(time) {
+  time.title = exact(time);
+  delete time.dataset.age;
+}
+document.addEventListener("pointerover", ({ target }) => target.matches?.("time[data-age]") && explain(target));
+document.addEventListener("focusin", ({ target }) => {
+  (target.closest("article") || target).querySelectorAll("time[data-age]").forEach(explain);
 });

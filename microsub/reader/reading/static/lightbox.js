@@ -16,7 +16,7 @@ function show(place) {
 /** Show a picture of a post; the others follow it. */
 export function enlarge(picture) {
   const post = picture.closest(".post");
-  shown = [...post.querySelectorAll(".photos img, .content img")].filter((one) => !one.closest("[hidden], .content a"));
+  shown = [...post.querySelectorAll(".photos img, .content img")].filter((one) => !one.closest("[hidden], .content a:not([data-whole])"));
   show(shown.indexOf(picture));
   dialog.querySelectorAll("[data-turn]").forEach((button) => (button.hidden = shown.length < 2));
   dialog.showModal();

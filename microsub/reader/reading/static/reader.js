@@ -1,6 +1,5 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
-import { listen } from "./keys.js";
 import { prepareForms, showTotal } from "./marks.js";
 import { prepareBranches, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
@@ -12,7 +11,7 @@ function leaveOut({ target }) {
     [letter.className, letter.ariaHidden, letter.textContent] = ["face", "true", target.dataset.letter];
     target.replaceWith(letter);
   } else if (target.matches?.(".post img")) {
-    (target.closest(".photos a") || target).hidden = true;
+    (target.closest(".photos a, a[data-whole]") || target).hidden = true;
   }
 }
 addEventListener("error", leaveOut, true);
@@ -36,14 +35,95 @@ document.addEventListener("pointerover", ({ target }) => {
 
 // A picture is shown whole, unless its publisher has made it a link.
 document.addEventListener("click", (event) => {
-  const photo = event.target.closest?.(".post .photos a");
-  const picture = photo ? photo.querySelector("img") : event.target;
-  const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey;
-  if (isPlain && (photo || picture.matches?.(".post .content img:not(a img)"))) {
+  const photo = event.target.closest?.(".post .photos a, .post .content a[data-whole]");
+  if (photo && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
     event.preventDefault();
-    import("./lightbox.js").then(({ enlarge }) => enlarge(picture));
+    import("./lightbox.js").then(({ enlarge }) => enlarge(photo.querySelector("img")));
   }
 });
+
+// --- keys: they are read from the visible table in the page (the dialog "keys")
+
+const PATIENCE = 1500; // maximum milliseconds between the two keys of a sequence
+const dialog = document.getElementById("keys");
+
+function table() {
+  const keys = new Map();
+  for (const row of document.querySelectorAll("[data-key]")) {
+    for (const key of row.dataset.key.split("|")) {
+      keys.set(key, row.dataset.act);
+    }
+  }
+  return keys;
+}
+
+function press(selector) {
+  const found = document.querySelector(selector);
+  if (found) {
+    found.click();
+  }
+}
+
+const everywhere = {
+  all: () => press("button[data-act=all]"),
+  undo: () => press("#done p:not([hidden]) button:not([hidden])"),
+  show: () => press(".views [data-show]:not([aria-current])"),
+  reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
+  channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
+  search: () => (document.querySelector("#search-form [type=search]") || document.querySelector("#channels input"))?.focus(),
+  keys: () => (dialog.open ? dialog.close() : showKeys()),
+};
+
+function showKeys() {
+  dialog.showModal();
+  dialog.scrollTop = 0; // the focus is on the button below the table
+}
+
+function listen(more) {
+  if (!dialog) {
+    return;
+  }
+  const keys = table();
+  const acts = document.querySelector("#feed, .post.whole") ? { ...everywhere, ...more } : everywhere;
+  const base = document.querySelector(".home").getAttribute("href").replace(/\/$/, "");
+  let [first, at] = ["", 0];
+
+  function run(act) {
+    if (act.startsWith("go ")) {
+      location.assign(base + act.slice(3));
+    } else if (act.startsWith("press ")) {
+      press(act.slice(6));
+    } else {
+      acts[act]();
+    }
+  }
+
+  addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
+    const pressed = { Enter: "a, button, summary", " ": "a, button, summary, input, label, audio, video" }[event.key];
+    const isPressing = pressed && event.target.closest(pressed);
+    if (isTyping || isPressing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) {
+      return;
+    }
+    const open = document.querySelector("dialog[open]");
+    if (open && (open !== dialog || event.key !== "?")) {
+      return;
+    }
+    const key = event.key === " " && !event.shiftKey ? "Space" : event.key;
+    const before = event.timeStamp - at < PATIENCE ? first : "";
+    const act = keys.get(`${before} ${key}`.trim()) || keys.get(key);
+    [first, at] = [key, event.timeStamp];
+    if (act && (acts[act] || act.includes(" "))) {
+      event.preventDefault();
+      first = "";
+      run(act);
+    }
+  });
+  for (const button of document.querySelectorAll("button[data-act=keys]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => run("keys"));
+  }
+}
 
 prepareForms();
 showTotal();
