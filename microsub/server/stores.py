@@ -215,7 +215,8 @@ def sources(stores: Stores) -> micropub.Sources:
 def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> transfer.FeedLists:
     """The import and export of lists of feeds."""
     private = settings.allow_private_networks
-    return transfer.FeedLists(stores.channels, stores.feeds, following(stores), parser, private)
+    displays = timelines.ChannelDisplays(stores.redis)
+    return transfer.FeedLists(stores.channels, stores.feeds, following(stores), parser, displays, private)
 
 
 def user_export(stores: Stores) -> transfer.UserExport:

@@ -26,7 +26,15 @@ from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED
 from microsub.model.settings import Filters, OwnChannelSettings, stated
-from microsub.timelines import LONGEST_NAME, MOST_OF_NAME, in_turns, new_in_a_day, slug
+from microsub.timelines import (
+    LAST_CHOICE,
+    LONGEST_NAME,
+    MOST_OF_NAME,
+    ChannelDisplay,
+    in_turns,
+    new_in_a_day,
+    slug,
+)
 from microsub.transfer.outlines import (
     MOST_OUTLINES,
     MOST_PROBLEMS,
@@ -44,10 +52,12 @@ if TYPE_CHECKING:
     from microsub.feeds import Feeds
     from microsub.model.reader import Channel, Subscription
     from microsub.parsing.pool import ParsePool
-    from microsub.timelines import Channels, Following
+    from microsub.timelines import ChannelDisplays, Channels, Following
 
 LOOSE = "Home"
 """The channel for feeds without a folder."""
+MANY = 20
+"""A first import of more feeds shows channels as lists of titles, until the user chooses a view."""
 AT_ONCE = 32
 """How many follows are written at a time."""
 MOST_UNICODE = 1000
@@ -135,6 +145,7 @@ class FeedLists:
     feeds: Feeds
     following: Following
     parser: ParsePool
+    displays: ChannelDisplays
     private: Sequence[Network] = ()
 
     async def import_list(
@@ -187,6 +198,8 @@ class FeedLists:
             if stated(channel.settings) and not channel.refused:
                 await self.channels.set_settings(user, channel.counted.uid, channel.settings, now)
         due = [(channel, feed) for channel in planning.all for feed in channel.follows]
+        if planning.is_first and len(due) > MANY:
+            await self.displays.restore(user, {LAST_CHOICE: ChannelDisplay(view="list")})
         for start in range(0, len(due), AT_ONCE):
             some = due[start : start + AT_ONCE]
             outcomes = await asyncio.gather(
@@ -307,6 +320,7 @@ class _Planning:
         self._by_name: dict[str, _Target] = {}
         self._saved = ""
         self._may_filter = True
+        self.is_first = False
         self._taken: set[str] = set()
         self._problems: list[ListProblem] = []
         self._known_feeds: list[KnownFeed] = []
@@ -335,6 +349,7 @@ class _Planning:
             self._there[channel.uid] = target
             self._by_name.setdefault(channel.name, target)
         self._taken = {*self._there, *removed}
+        self.is_first = not any(followed.values())
         self._may_filter = quotas is None
         if quotas is not None:
             self._bound(quotas, sum(map(len, followed.values())), begun)

@@ -52,7 +52,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     async with publisher() as feeds:
         feed = feeds.serve_document("/feed", rss(dated(COUNT)))
         users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [feed]}]} for name in PEOPLE}
-        long = feeds.serve_document("/long", rss(dated(LONG)))
+        long = feeds.serve_document("/long", rss(dated(LONG)).replace(b"posts.test", b"long.test"))
         settings = {"first_fetch_unread": 1000}
         users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")

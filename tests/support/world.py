@@ -67,6 +67,7 @@ from microsub.server.parts import WebParts, mention_receiver, noting_topics
 from microsub.server.poller import delivery, delivery_stages, feed_poller
 from microsub.server.stores import Stores, following, ingest, signed_feeds
 from microsub.server.worker import device_messages, hub_subscriber, mention_verifier
+from microsub.timelines.displays import ChannelDisplays
 from microsub.timelines.follow import Following
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.sign_in import SignedFeeds
@@ -234,7 +235,7 @@ class World(Stores):
     @cached_property
     def feed_lists(self) -> FeedLists:
         """The lists of a server without private networks."""
-        return FeedLists(self.channels, self.feeds, self.following, self.parser)
+        return FeedLists(self.channels, self.feeds, self.following, self.parser, ChannelDisplays(self.redis))
 
     @cached_property
     def follow_repair(self) -> FollowRepair:

@@ -20,8 +20,9 @@ from microsub.configuration.model import Quotas
 from microsub.feeds import record
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis.protocol import Redis
+from microsub.timelines import ChannelDisplays
 from microsub.transfer import feed_lists
-from microsub.transfer.feed_lists import FeedLists
+from microsub.transfer.feed_lists import MANY, FeedLists
 from tests.support import examples
 from tests.support.readers import instance
 from tests.support.redis_wrappers import CountingRedis
@@ -73,6 +74,24 @@ async def test_lists_as_readers_export_them(here: World, document: Path) -> None
     assert here.web.asked == []
     due = await here.redis.command("ZCARD", "{hosts}:due")
     assert due == len({one[0].split("/")[2] for feeds in expected["channels"].values() for one in feeds})
+
+
+async def test_a_first_list_of_many_feeds_shows_titles(here: World) -> None:
+    """A choice of the user stays, and so do the views of a user who has followed something before."""
+    for user, before, count, view in (
+        ("ann", 0, MANY + 1, "list"),
+        ("beth", 0, MANY, "full"),
+        ("carol", 1, MANY + 1, "full"),
+    ):
+        await here.accounts.add_user(user, "", here.now)
+        displays = ChannelDisplays(here.redis)
+        for number in (before, count):
+            await here.feed_lists.import_list(user, opml(*map(feed, range(number))), here.now)
+        assert (await displays.of(user, "home")).view == view
+    await here.accounts.add_user("dora", "", here.now)
+    await displays.choose("dora", "global", {"view": "cards"}, frozenset({"global"}))
+    await here.feed_lists.import_list("dora", opml(*map(feed, range(MANY + 1))), here.now)
+    assert (await displays.of("dora", "home")).view == "cards"
 
 
 async def test_a_list_is_merged_by_the_names_of_channels(here: World) -> None:
@@ -282,7 +301,9 @@ async def test_ten_thousand_feeds_come_in_without_a_request(real_redis: Redis) -
     redis = CountingRedis(real_redis)
     async with instance(redis) as here:
         await here.accounts.add_user("ann", "https://ann.example/", here.now)
-        lists = FeedLists(here.channels, here.feeds, here.following, here.parser, [ip_network("127.0.0.0/8")])
+        lists = FeedLists(
+            here.channels, here.feeds, here.following, here.parser, ChannelDisplays(redis), [ip_network("127.0.0.0/8")]
+        )
         outlines = (
             f"<outline text='{start}'>"
             + "".join(f"<outline text='{n}' xmlUrl='{address}/{n}'/>" for n in range(start, start + 500))
