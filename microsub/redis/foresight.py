@@ -63,10 +63,14 @@ class Foresight:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self.is_cluster = redis.is_cluster
         self._known: BoundedCache[Hashable, tuple[Changing, _Request]] = BoundedCache(
             _MOST, lambda known: known[1].size
         )
+
+    @property
+    def is_cluster(self) -> bool:
+        """As of the connection."""
+        return self._redis.is_cluster
 
     @contextmanager
     def of(self, request: Hashable, *changing: str | float) -> Iterator[None]:

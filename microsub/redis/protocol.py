@@ -65,8 +65,9 @@ ScriptCall = tuple[Script, Sequence[str], Sequence[Arg]]
 class Redis(Protocol):
     """A connection to Redis; each command or script uses one slot, so that it can be a cluster."""
 
-    is_cluster: bool
-    """Whether the keys of a script must share a slot."""
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the keys of a script must share a slot."""
 
     async def command(self, *args: Arg) -> Any:
         """Run one command; its first key decides the node."""
