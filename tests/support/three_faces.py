@@ -112,11 +112,13 @@ class Faces:
         html = await self.page.get("/channel/home?show=all")
         await self.page.post("/marks", {**fields_of(html.form("/marks")), name: one})
 
-    async def mark_all_and_undo(self, uid: str) -> None:
+    async def mark_all_and_undo(self, uid: str) -> bool:
+        """Whether the reply offered the undo: if it was lost, the repeated request has marked nothing."""
         html = await self.page.get(f"/channel/{uid}")
         marked = await self.page.post("/marks/all", fields_of(html.form("/marks/all")))
         html = await self.page.get(marked.location)
         await self.page.post("/marks/undo", fields_of(html.form("/marks/undo")))
+        return "undo=" in marked.location
 
 
 def _is_pressed(post: LexborNode, act: str) -> bool:
@@ -177,8 +179,8 @@ async def step(rng: random.Random, faces: Faces, model: Model, ids: list[str]) -
         model.mark(some, (uid,), True)
     elif what == "undo":
         some = [one for one, state in model.shown[uid].items() if not state]
-        await faces.mark_all_and_undo(uid)
-        model.mark(some, (uid,), False)
+        is_undone = await faces.mark_all_and_undo(uid)
+        model.mark(some, (uid,), not is_undone)
     elif what == "m-save":
         await alice.post(action="timeline", method="save" if is_read else "unsave", **{"entry[]": some})
         if is_read:

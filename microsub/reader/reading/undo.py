@@ -73,10 +73,12 @@ class UndoRecords:
     async def undo(self, user: str, id_: str, now: float) -> int:
         """Mark the record's posts as unread; returns their number. Posts that have left the channel stay away."""
         kept = await self._kept(user, id_)
-        if kept:
-            await self._redis.command("DEL", keys.undo(user))
         ids = {uid: [str(item) for (item,) in struct.iter_unpack("<q", packed)] for uid, packed in kept.items()}
-        return await self._read_state.mark_again(user, ids, now)
+        count = await self._read_state.mark_again(user, ids, now)
+        # Only now: a browser repeats the request if this process dies before its reply.
+        if kept and await self._redis.command("HGET", keys.undo(user), "id") == id_.encode():
+            await self._redis.command("DEL", keys.undo(user))
+        return count
 
     async def _kept(self, user: str, id_: str) -> dict[str, bytes]:
         """The ids of posts by channel; nothing if another record has replaced this one."""
