@@ -217,11 +217,12 @@ class CountsRequests(Model):
 
 
 @broken_model("reading.per-channel")
-class ReadEverywhere(Model):
-    """A mark in one channel applies to all channels."""
+class SometimesReadEverywhere(Model):
+    """A mark in one channel applies to all channels if it is one of several entries."""
 
     def mark(self, user: User, uid: str, entries: Iterable[str], read: bool) -> int:
-        return super().mark(user, "global", entries, read)
+        several = list(entries)
+        return super().mark(user, "global" if len(several) > 1 else uid, several, read)
 
 
 @broken_model("reading.last-read", "reading.last-read-updated", "reading.last-read-left", "reading.last-read-unknown")

@@ -91,7 +91,7 @@ class Doors:
 
     async def sign_in(self, number: int) -> int:
         async with self.stranger(number) as surfer:
-            await surfer.goto(f"{self.url}/sign-in")
+            await surfer.goto(f"{self.url}/sign-in?next=/account")
             await surfer.submit("/sign-in", me=self.address("me", number))
             return surfer.reply.status_code
 
@@ -152,7 +152,7 @@ async def running(folder: Path) -> AsyncIterator[tuple[Doors, Reader, Installati
             tokens = [out.strip() for out in printed]
             await enrolled(installed, url, "ann")
             async with Surfer(http=httpx.AsyncClient(timeout=PATIENCE)) as surfer, reader(url, tokens[1]) as bob:
-                await surfer.goto(f"{url}/sign-in")
+                await surfer.goto(f"{url}/sign-in?next=/account")
                 await sign_in(surfer, "https://ann.example/")
                 ann = Reader("ann", tokens[0], http, f"{url}/microsub")
 

@@ -11,7 +11,7 @@ from microsub.model.reader import Credential, Grant, PageQuery
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
-from microsub.timelines import Channels
+from microsub.timelines import READ_EVERYWHERE, Channels
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 
@@ -131,7 +131,7 @@ async def test_settings_of_a_user(world: OneReader) -> None:
     await world.accounts.set_settings(ANN, {"theme": None})
     user = await world.accounts.user(ANN)
     assert user is not None
-    assert user.settings == {"max_items": "100"}
+    assert user.settings == {"max_items": "100", READ_EVERYWHERE: "no"}
     with pytest.raises(InvalidRequest, match="disabled"):
         await world.accounts.set_settings(ANN, {"disabled": "1"})
 

@@ -17,6 +17,7 @@ from microsub.search.index import Generation, QueryTooSlow
 from microsub.search.post_search import BEHIND_SECONDS
 from microsub.search.replica import THREADS
 from microsub.server.app import create_app
+from microsub.timelines import READ_EVERYWHERE
 from tests.search.conftest import FEED, Replica
 from tests.support import examples
 from tests.support.posts import NOON
@@ -422,6 +423,7 @@ async def test_slow_searches_of_one_user_leave_a_thread_to_others(
 
 async def test_thousands_of_channels_are_visited_in_steps(alice: Reader, server: World, replica: Replica) -> None:
     """An item is unread if any of the channels has it unread."""
+    await server.accounts.set_settings("alice", {READ_EVERYWHERE: "no"})
     for number in range(120):
         await server.channels.create("alice", f"c{number}", server.now, f"c{number}")
     server.now = NOON - 100_000  # so that no post is too old to be unread

@@ -5,7 +5,7 @@
 -- alone, because the user hasn't seen them.
 --
 -- If posts of the user that are read in one channel are read everywhere, the items are marked in all channels, muted ones
--- too, whichever channel was named: it must only exist.
+-- too, if the named one shows or hides them.
 --
 -- KEYS  1 channels  2 live_events  3 user
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread' or 'until'  9 now  10.. items:
@@ -73,7 +73,16 @@ else
   local count = spreads and math.min(most, #ARGV - 9) or share(all, #ARGV - 9)
   for i = 10, 9 + count do ids[i - 9] = ARGV[i] end
 end
-if #ids == 0 then return { '', 0, 0, go_on, 0 } end
+local examined = #ids
+if spreads and not until_place and examined > 0 then
+  local there, shown = {}, redis.call('ZMSCORE', named.posts, unpack(ids))
+  local hidden = redis.call('EXISTS', named.hidden) == 1 and redis.call('ZMSCORE', named.hidden, unpack(ids)) or {}
+  for i, id in ipairs(ids) do
+    if shown[i] or hidden[i] then there[#there + 1] = id end
+  end
+  ids = there
+end
+if #ids == 0 then return { '', examined, 0, go_on, 0 } end
 local known, marked = {}, {}
 
 local function note(id)
@@ -122,4 +131,4 @@ for _, sets in ipairs(all) do
   end
 end
 note_changes(KEYS[2])
-return { table.concat(marked, ' '), #ids, 0, go_on, everywhere and 1 or 0 }
+return { table.concat(marked, ' '), examined, 0, go_on, everywhere and 1 or 0 }
