@@ -374,7 +374,7 @@ BAR = "document.querySelector('#listening audio')"
 
 
 async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(browser: Browser, server: Server) -> None:
-    """The bar goes on at its position on the next page; the account keeps it, and the speed stays in this browser."""
+    """The bar goes on at its position on the next page, paused too; the account keeps it, this browser the speed."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "walker", "/channel/sounds?show=all")
         async with page.expect_navigation():
@@ -396,6 +396,12 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
         async with page.expect_response("**/listening"):
             await page.get_by_role("button", name="Forward 30 seconds").click()
             await page.evaluate(f"{BAR}.pause()")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Home").first.click()
+        assert await page.evaluate(f"{BAR}.paused")
+        await page.evaluate(f"{BAR}.play()")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 70")
+        await page.evaluate(f"{BAR}.pause()")
     async with tab(browser) as there:
         page = await server.sign_in(there, "walker", "/channel/home")
         assert await page.evaluate(f"{BAR}.paused")

@@ -36,7 +36,7 @@ function prepare(starts) {
   }
   const last = JSON.parse(sessionStorage.getItem("listening") || "{}");
   const plays = last.on && last.file === audio.dataset.file;
-  const from = (plays && last.at) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
+  const from = (plays ? last.at : null) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
   at = Math.floor(from);
   audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
   showSpeed();
