@@ -58,6 +58,13 @@ async def test_unreadable_chapters_are_explained(ann: ReadingVisitor, site: Publ
     assert site.count("/chapters") == 1
 
 
+async def test_the_reason_is_in_the_language_of_the_page(ann: ReadingVisitor, site: Publisher) -> None:
+    site.serve("/chapters", Answer(b'{"chapters": 1}'))
+    path = await episode(ann, Podcast(chapters=site.url("/chapters", HOST)))
+    page = await ann.get(f"{path}/chapters", **{"accept-language": "de"})
+    assert "Die Kapitel lassen sich nicht lesen: dieses Dokument hat keine Kapitel" in page.text
+
+
 async def test_private_addresses_are_refused(ann: ReadingVisitor, server: World) -> None:
     async def private(_host: str, _port: int) -> list[str]:
         return ["10.0.0.1"]

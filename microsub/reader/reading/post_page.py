@@ -123,7 +123,7 @@ class PostPages:
         if not listed and (url := web(post.podcast.chapters)):
             found = await self._chapters_at(url, user)
             if isinstance(found, NoArticle):
-                raise NotFound(Sentence("The chapters can’t be read: {why}", why=found.why))
+                raise NotFound(Sentence("The chapters can’t be read: {why}", why=visit.translate(found.why)))
             listed = chapter_views(found)
         async with visit.turn():
             return visit.page("chapters.html", post=post, listed=listed, channels=await self._reader.links(visit))
