@@ -112,14 +112,16 @@ async def test_notices_are_in_the_language_of_the_page() -> None:
     text += "posts remain. There is no need to follow it any longer."
     said = {"name": "Blog is gone", "content": {"html": text, "text": text}}
     other = {"name": "Blog is gone", "content": {"html": "Sad.", "text": "Sad."}}
+    mention = {"content": {"html": "<b>Summer</b> is gone", "text": "Summer is gone"}}
     items = [
         {"type": "entry", "_id": "1", "_channel": {"uid": uid, "name": uid}, **wire}
-        for uid, wire in (("notifications", said), ("home", said), ("notifications", other))
+        for uid, wire in (("home", said), *(("notifications", one) for one in (said, other, mention)))
     ]
     forms = PostForms(str, {}, "whole", said=lambda one: TEMPLATES.translated(one, "de"))
-    notice, shared, foreign = forms.views(items)
+    shared, notice, foreign, mentioned = forms.views(items)
     assert notice.title == "Blog gibt es nicht mehr"
     assert "410 Gone" in notice.body
     assert "https://a.example/feed" in notice.body
     assert "nicht mehr abgefragt" in notice.body
     assert (shared.title, foreign.title) == ("Blog is gone", "Blog is gone")
+    assert mentioned.body == "<b>Summer</b> is gone"

@@ -275,10 +275,10 @@ class PostForms:
 def _notice_in(entry: Entry, said: Callable[[str], str]) -> Entry:
     """A notice of this server in the page's language; other posts as they are."""
     text = (entry.content.text if entry.content is not None else None) or ""
-    told = said(text)
-    if told == text:
+    name, told = said(entry.name or ""), said(text)
+    if told == text or name == (entry.name or ""):  # a mention by others may look like one of the two
         return entry
-    return replace(entry, name=said(entry.name or ""), content=Content(text_to_html(told), told))
+    return replace(entry, name=name, content=Content(text_to_html(told), told))
 
 
 def chapter_views(chapters: Iterable[PodcastChapter]) -> list[ChapterView]:
