@@ -22,6 +22,8 @@ from microsub.redis.protocol import READS, Arg, Command, Redis, ScriptCall
 
 _MOST_OF_REQUEST = 3000
 """Arguments of questions that are remembered of a request: asking in vain takes about a millisecond."""
+_MOST_OF_REPLIES = 10_000
+"""Parts of the replies to them: larger ones are asked for when it is a request's turn, not by all that wait for one."""
 _MOST = 200_000
 """Arguments that are remembered in all: some megabytes."""
 
@@ -34,12 +36,20 @@ Changing = tuple[str | float, ...]
 class _Request:
     """The questions of a request that change nothing, in their order, and the early replies that it hasn't taken.
 
-    `size` is the number of all arguments.
+    `size` is the number of all arguments, `replied` that of the parts of the replies.
     """
 
     asked: list[_Question] = field(default_factory=list)
     size: int = 0
+    replied: int = 0
     early: defaultdict[_Question, deque[asyncio.Future[Any]]] = field(default_factory=lambda: defaultdict(deque))
+
+    def note(self, question: _Question, size: int, parts: int) -> None:
+        """Remember a question that was answered, if there is room for it."""
+        if self.size + size <= _MOST_OF_REQUEST and self.replied + parts <= _MOST_OF_REPLIES:
+            self.asked.append(question)
+            self.size += size
+            self.replied += parts
 
     def drop(self) -> None:
         """Forget the early replies."""
@@ -64,7 +74,7 @@ class Foresight:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._known: BoundedCache[Hashable, tuple[Changing, _Request]] = BoundedCache(
-            _MOST, lambda known: known[1].size
+            _MOST, lambda known: 1 + known[1].size
         )
 
     @property
@@ -130,11 +140,18 @@ class Foresight:
             request.drop()
         elif request is not None and request.size + size <= _MOST_OF_REQUEST:
             question = method, _frozen(args)
-            request.asked.append(question)
-            request.size += size
-            if early := request.early.get(question):
-                return await early.popleft()
+            early = request.early.get(question)
+            reply = await (early.popleft() if early else getattr(self._redis, method)(*args))
+            request.note(question, size, _parts(reply))
+            return reply
         return await getattr(self._redis, method)(*args)
+
+
+def _parts(reply: Any) -> int:
+    """The number of values in a reply, and of hundreds of bytes."""
+    if isinstance(reply, list):
+        return len(reply) if len(reply) > _MOST_OF_REPLIES else sum(map(_parts, reply))
+    return 1 + len(reply) // 100 if isinstance(reply, bytes) else 1
 
 
 def _frozen(part: Any) -> Any:

@@ -94,6 +94,22 @@ async def test_a_refused_request_is_forgotten(redis: Redis) -> None:
     assert len(counted.rows) == 1
 
 
+async def test_large_replies_are_not_asked_for_early(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred requests that wait for their turn would have a hundred of them in memory."""
+    monkeypatch.setattr(foresight, "_MOST_OF_REPLIES", 10)
+    counted, foreseeing = await prepare(redis)
+    await redis.command("HSET", "item:4", "long", "x" * 1000)
+    await redis.command("ZADD", "arrivals", *(part for number in range(9) for part in (number, number)))
+    for _ in range(2):
+        counted.rows.clear()
+        with foreseeing.of("walk"):
+            await walk(foreseeing)
+            await foreseeing.command("ZRANGE", "arrivals", 0, -1)
+            await foreseeing.command("HGET", "item:4", "long")
+    assert [len(row) for row in counted.rows] == [3, 1, 1]
+    await redis.pipeline([("DEL", "arrivals"), ("DEL", "item:4")])
+
+
 async def test_large_questions_are_not_remembered(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The small ones beside them are."""
     monkeypatch.setattr(foresight, "_MOST_OF_REQUEST", 10)
