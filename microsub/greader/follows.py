@@ -75,6 +75,9 @@ class NativeFollows:
         feeds = [(stream.value, name) for stream, name in named if stream is not None and stream.kind == "feed"]
         if action == "edit" and not all([await self._held(call, feed) for feed, _ in feeds]):
             raise NotFound("the feed isn't followed")
+        for feed, _ in feeds if action == "subscribe" else ():
+            if not await self._held(call, feed):
+                await self._address(call, feed)
         # A refusal comes before the first change, and a new folder is made once for all feeds.
         if len(feeds) * len(call.params.many("a")) > MOST_FEEDS:
             raise InvalidRequest(f"'s' and 'a' ask for too many follows: expected {MOST_FEEDS} at most")
@@ -163,10 +166,14 @@ class NativeFollows:
         feed = pick_feed([one for some in everywhere.values() for one in some], value)
         return {uid: one for uid, some in everywhere.items() for one in some if one.feed == feed}
 
-    async def _follow(self, call: NativeCall, value: str, name: str | None, added: Sequence[str]) -> None:
+    async def _address(self, call: NativeCall, value: str) -> str:
         address = web_address(await self.entered.whole(call.user, value))
         if address is None:
             raise InvalidRequest("'s' can't be used: expected feed/ and an http or https address")
+        return address
+
+    async def _follow(self, call: NativeCall, value: str, name: str | None, added: Sequence[str]) -> None:
+        address = await self._address(call, value)
         for uid in added or [await self._first(call)]:
             most = await self.quotas.most("feeds", call.user)
             await self.following.follow(call.user, uid, address, call.now, name, most=most)

@@ -63,13 +63,15 @@ async def test_a_feed_that_is_followed_again_stays_in_its_folder(alice: Reader, 
 
 
 async def test_several_feeds_are_put_into_a_new_folder(server: World, alice: Reader, app: NativeApp, blog: str) -> None:
-    """It is one folder. A request with a feed that isn't followed, or with too many labels, changes nothing."""
+    """It is one folder. A request with a feed or address that can't be used, or too many labels, changes nothing."""
     before = {*await alice.channels()}
     for status, more in (
         (404, {"s": [blog, "feed/https://unknown.example/"]}),
         (400, {"s": blog, "r": [f"user/-/label/{number}" for number in range(MOST_STREAMS + 1)]}),
     ):
         await app.post("subscription/edit", status, ac="edit", a=NEW, **more)
+    await app.post("subscription/edit", 400, ac="subscribe", s=[f"feed/{OTHER}", "feed/nonsense"], a=NEW)
+    assert OTHER not in await feeds(app)
     assert {*await alice.channels()} == before
     await app.post("subscription/edit", ac="edit", s=[blog, blog], t=["One", "Two"], a=[NEW, LATER])
     await app.post(
