@@ -117,7 +117,7 @@ class Adder:
         (added,) = await self._add_to([TimelineTarget(user, uid, limit, fresh)], incoming)
         if added.subscribed and items:
             # They may have been in another channel for long; those of a call that a crash interrupted are here already.
-            await agree(self._redis, user, uid, items, now)
+            await agree(self._redis, [(user, uid)], items, now)
         dead = await take_back(self._redis, self._items, user, uid, added.all_taken, now)
         return added.without(dead) if dead else added
 
@@ -137,9 +137,8 @@ class Adder:
         """
         found = await self._add_to(targets, incoming)
         if incoming.repeated:
-            for target, added in zip(targets, found, strict=True):
-                if added.subscribed:
-                    await agree(self._redis, target.user, target.uid, incoming.repeated, float(incoming.now))
+            places = [(one.user, one.uid) for one, added in zip(targets, found, strict=True) if added.subscribed]
+            await agree(self._redis, places, incoming.repeated, float(incoming.now))
         return found
 
     async def _add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:

@@ -14,8 +14,8 @@ from itertools import compress
 from typing import Any, Literal
 
 from microsub.accounts import absent
-from microsub.base.errors import NotFound
-from microsub.model.reader import GLOBAL, SAVED, Cursor, Row, TimelineItem
+from microsub.base.errors import NotFound, StoreUnavailable
+from microsub.model.reader import GLOBAL, SAVED, ChannelKey, Cursor, Row, TimelineItem
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
@@ -72,7 +72,11 @@ class ReadState:
             known = set[str]().union(*marked.ids.values())
             further = _Marked()
             for part in batches([*known], _OF_MANY):
-                if same := await self._items.duplicates(part):
+                try:
+                    same = await self._items.duplicates(part)
+                except StoreUnavailable:  # of posts on another master: the marks are made, and can be undone
+                    break
+                if same:
                     await self._mark(user, GLOBAL, same, state, now, further)
             marked.ids[GLOBAL] = marked.ids.get(GLOBAL, set()).union(*further.ids.values())
         return marked.ids
@@ -241,12 +245,24 @@ class _Marked:
         self.everywhere = self.everywhere or everywhere == 1
 
 
-async def agree(redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> None:
-    """Mark items that came unread into a channel as read if they are elsewhere, for users to whom that counts."""
-    left = [" ".join([item.id, *(other.item for other in item.duplicates)]) for item in items]
+async def agree(redis: Redis, places: Sequence[ChannelKey], items: Sequence[TimelineItem], now: float) -> None:
+    """Mark items that came unread into channels as read if they are elsewhere, for users to whom that counts.
+
+    One round trip for a few hundred items, whatever the number of channels.
+    """
+    named = [" ".join([item.id, *(other.item for other in item.duplicates)]) for item in items]
+    left = [(user, uid, 0) for user, uid in places]
     while left:
-        call = load("timeline_agree")(user, patterns=set_patterns(user), uid=uid, now=now, items=left[:BATCH])
-        left = left[await redis.script(call) :]
+        replies = await redis.scripts(
+            [
+                load("timeline_agree")(
+                    user, patterns=set_patterns(user), uid=uid, now=now, items=named[at : at + BATCH]
+                )
+                for user, uid, at in left
+            ]
+        )
+        moved = [(user, uid, at + done) for (user, uid, at), done in zip(left, replies, strict=True)]
+        left = [one for one in moved if one[2] < len(named)]
 
 
 def _place(reply: bytes) -> tuple[str, str]:

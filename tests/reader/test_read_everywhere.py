@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from microsub.base.errors import StoreUnavailable
+from microsub.model.reader import Duplicate
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines import READ_EVERYWHERE
+from microsub.timelines import READ_EVERYWHERE, ReadState
+from microsub.timelines.add import Adder, Incoming, TimelineTarget
 from tests.reader.conftest import ReadingVisitor, ids, reading
 from tests.support.native_app import NativeApp, numbered
 from tests.support.readers import FEED, posts
+from tests.support.redis_wrappers import CountingRedis, Wrapped
 from tests.support.three_faces import ALL, READ
 from tests.support.visitor import fields_of
 from tests.support.world import World
@@ -119,6 +128,38 @@ async def test_duplicates_of_another_feed_are_read_with_a_post(ann: ReadingVisit
     await ann.publish("a", feed=COMMENTS, common="one identity of a and b")
     assert len(await ann.reader.ids("later")) == 2
     assert await unread(ann) == (0, 0)
+
+
+async def test_duplicates_for_many_users_cost_no_further_round_trips(server: World) -> None:
+    """Those of several users are looked at together, as they are added."""
+    await server.publish(FEED, *posts("a"))
+    for number in range(9):
+        await reading(server, f"u{number}", "home")
+    feed = next(iter(await server.channels.followed_feeds("u0")))
+    (item,) = await server.items.timeline_items(await server.items.newest(feed, 1))
+    incoming = Incoming(server.items, feed, [replace(item, duplicates=(Duplicate("1", "other"),))], server.now)
+    redis, trips = CountingRedis(server.redis), []
+    for users in (("u0",), tuple(f"u{number}" for number in range(1, 9))):
+        before = redis.trips
+        await Adder(redis, server.items).add_to([TimelineTarget(user, "home", 0, 10) for user in users], incoming)
+        trips.append(redis.trips - before)
+    assert trips == [2, 2]
+
+
+class PostsAway(Wrapped):
+    """A cluster whose master of the posts can't be reached."""
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "HMGET" and str(args[1]).startswith("item:"):
+            raise StoreUnavailable("the master of these posts is away")
+        return await run()
+
+
+async def test_marks_are_made_while_posts_cannot_be_read(both: ReadingVisitor) -> None:
+    """Only duplicates stay unread then."""
+    redis, first = PostsAway(both.server.redis), (await both.reader.ids("home"))[0]
+    assert await ReadState(redis, Items(redis)).mark("ann", "home", [first], "read", both.server.now) == {first}
+    assert await unread(both) == (2, 2)
 
 
 async def test_events_name_both_channels(both: ReadingVisitor) -> None:
