@@ -44,9 +44,10 @@ MAX_WORD = 100
 """Characters of a value of a word or two: a media type, an answer to an invitation, a time, a coordinate."""
 
 MAX_BODY = 500_000
+"""Characters of one body, and bytes in UTF-8: about a tenth of a novel; longer ones are cut."""
+
 _SLACK = 100
 """Bytes by which a text that was cut may be smaller than allowed."""
-"""Characters of one body, and bytes in UTF-8: about a tenth of a novel; longer ones are cut."""
 
 MAX_BODIES = 3_000_000
 """Characters of all bodies of a document; when they are used up, the last bodies are cut to `SHORT_BODY`."""
