@@ -43,6 +43,8 @@ class UserTurns:
                     return await self._first_of(key, begun, run, call)
             finally:
                 give_back()
+                if not self._turns.of(key).locked():
+                    self._failed.pop(key)  # it would keep what its request had in memory
 
         return NativeRoute(answer)
 

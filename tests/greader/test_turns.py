@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -68,6 +71,27 @@ async def test_while_redis_is_silent_all_fail_with_the_first() -> None:
     assert [type(one) for one in failed] == [StoreSilent] * 8
     assert len(asked) == 1
     assert (await route.run(call_of("alice"))).body == b"there"
+
+
+async def test_a_failed_request_stays_in_memory_no_longer() -> None:
+    """Its error names all that it had received, and is kept only for those that wait."""
+
+    class Received:
+        """What a request had in memory."""
+
+    kept = weakref.WeakSet[Received]()
+
+    async def ask(_: NativeCall) -> HttpReply:
+        received = Received()
+        kept.add(received)
+        raise StoreSilent("no reply")
+
+    route = UserTurns().route("marks", ask)
+    for user in ("alice", "bob"):
+        with suppress(StoreSilent):
+            await route.run(call_of(user))
+    gc.collect()
+    assert not kept
 
 
 async def test_a_large_reply_that_is_refused(
