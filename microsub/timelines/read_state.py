@@ -52,9 +52,21 @@ class ReadState:
 
         Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
         """
+        return set[str]().union(*(await self.mark_named(user, uid, ids, state, now)).values())
+
+    async def mark_named(
+        self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
+    ) -> dict[str, set[str]]:
+        """As `mark`; returns the ids that changed, by channel."""
         marked = _Marked()
         await self._mark(user, uid, distinct(ids), state, now, marked)
-        return set[str]().union(*(await self._with_same(user, marked, state, now)).values())
+        return await self._with_same(user, marked, state, now)
+
+    async def mark_here(self, user: str, uid: str, ids: Sequence[str], now: float) -> dict[str, set[str]]:
+        """As `mark_named` for read items, but in that channel alone, also if they are read everywhere."""
+        marked = _Marked()
+        await self._mark_named(user, uid, distinct(ids), "read here", now, marked)
+        return marked.ids
 
     async def _mark(
         self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked
@@ -67,30 +79,27 @@ class ReadState:
     async def _with_same(
         self, user: str, marked: _Marked, state: Literal["read", "unread"], now: float
     ) -> dict[str, set[str]]:
-        """The marked ids by channel; under `global` those of duplicates that are marked too."""
+        """The marked ids by channel, with those of duplicates, which are marked too."""
         if marked.everywhere:
             known = set[str]().union(*marked.ids.values())
-            further = _Marked()
             for part in batches([*known], _OF_MANY):
                 try:
                     same = await self._items.duplicates(part)
                 except StoreUnavailable:  # of posts on another master: the marks are made, and can be undone
                     break
                 if same:
-                    await self._mark(user, GLOBAL, same, state, now, further)
-            marked.ids[GLOBAL] = marked.ids.get(GLOBAL, set()).union(*further.ids.values())
+                    await self._mark(user, GLOBAL, same, state, now, marked)
         return marked.ids
 
     async def _mark_named(
-        self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked,
-        size: int = BATCH,
-    ) -> None:  # fmt: skip
+        self, user: str, uid: str, ids: Sequence[str], how: str, now: float, marked: _Marked, size: int = BATCH
+    ) -> None:
         at = 0
         while True:
-            reply = await self._redis.script(_marking(user, uid, state, now, *ids[at : at + size]))
+            reply = await self._redis.script(_marking(user, uid, how, now, *ids[at : at + size]))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
-            marked.note(uid, reply)
+            marked.note(reply)
             at, size = at + reply[1], reply[1]
             if at >= len(ids):
                 return
@@ -109,7 +118,7 @@ class ReadState:
                 continue
             ordered = await asyncio.to_thread(_in_order, found)
             with suppress(NotFound):  # the channel has been removed
-                await self._mark_named(user, uid, ordered, "read", now, marked, _OF_MANY)
+                await self._mark_named(user, uid, ordered, "read here", now, marked, _OF_MANY)
 
     async def mark_before(self, user: str, uid: str, item: str, now: float) -> set[str]:
         """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed anywhere."""
@@ -118,8 +127,7 @@ class ReadState:
     async def mark_until(self, user: str, uid: str, item: str, now: float) -> dict[str, set[str]]:
         """Mark an item and all older ones as read, in the channel or (`global`) in all of them.
 
-        Returns the ids that changed, by channel, duplicates of them in any channel under `global`. One round trip for a
-        channel that contains the item.
+        Returns the ids that changed, by channel. One round trip for a channel that contains the item.
 
         An item that has left the timeline still has its score; an id that was never in it changes nothing. Muted items
         aren't marked, because the user hasn't seen them, and saved ones only in `saved` itself. Raises NotFound.
@@ -165,17 +173,20 @@ class ReadState:
         return await self._with_same(user, marked, "read", now)
 
     async def mark_again(self, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:
-        """Mark items as unread again, by channel; returns their number. Skips items and channels that have left."""
+        """Mark items as unread again, each in its channel alone; returns their number, of each once.
+
+        Skips items and channels that have left.
+        """
         parts = [(uid, part) for uid, listed in ids.items() for part in batches(listed)]
         marked = _Marked()
         while parts:
             some, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
-            replies = await self._redis.scripts([_marking(user, uid, "unread", now, *part) for uid, part in some])
+            replies = await self._redis.scripts([_marking(user, uid, "unread here", now, *part) for uid, part in some])
             for (uid, part), reply in zip(some, replies, strict=True):
                 if reply != -1:  # the channel hasn't been removed
-                    marked.note(uid, reply)
+                    marked.note(reply)
                     parts += [(uid, one) for one in batches(part[reply[1] :], reply[1])]
-        return sum(map(len, marked.ids.values()))
+        return len(set[str]().union(*marked.ids.values()))
 
     async def _mark_everywhere(
         self, user: str, uids: Sequence[str], now: float, marked: _Marked, item: str = "", score: str = ""
@@ -198,7 +209,7 @@ class ReadState:
             for (uid, _), reply in zip(some, replies, strict=True):
                 if reply == -1:  # the channel has been removed
                     continue
-                marked.note(uid, reply)
+                marked.note(reply)
                 if reply[3]:
                     places.append((uid, _place(reply[3])))
 
@@ -225,7 +236,7 @@ class ReadState:
             reply = await self._redis.script(_marking(user, uid, "until", now, *place))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
-            marked.note(uid, reply)
+            marked.note(reply)
             if not reply[3]:
                 return bool(reply[2])
             place = _place(reply[3])
@@ -238,10 +249,11 @@ class _Marked:
     ids: dict[str, set[str]] = field(default_factory=dict)
     everywhere: bool = False
 
-    def note(self, uid: str, reply: Sequence[Any]) -> None:
+    def note(self, reply: Sequence[Any]) -> None:
         """Take over a reply of lua/timeline_mark.lua."""
-        ids, _, _, _, everywhere = reply
-        self.ids.setdefault(uid, set()).update(split(ids))
+        channels, _, _, _, everywhere = reply
+        for uid, *ids in map(split, channels):
+            self.ids.setdefault(uid, set()).update(ids)
         self.everywhere = self.everywhere or everywhere == 1
 
 

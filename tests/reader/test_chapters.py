@@ -8,6 +8,7 @@ import pytest
 
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Enclosure, Entry, Podcast, PodcastChapter
+from microsub.reader.reading import post_page
 from tests.articles.test_stage import HOST
 from tests.reader.conftest import ReadingVisitor
 from tests.support.posts import candidate
@@ -56,6 +57,19 @@ async def test_unreadable_chapters_are_explained(ann: ReadingVisitor, site: Publ
         assert page.status == 404
         assert "The chapters can’t be read:" in page.text
     assert site.count("/chapters") == 1
+
+
+async def test_a_passing_failure_is_forgotten_soon(
+    ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a minute, not after an hour."""
+    site.serve("/chapters", Answer(b"", 503))
+    path = await episode(ann, Podcast(chapters=site.url("/chapters", HOST)))
+    assert (await ann.get(f"{path}/chapters")).status == 404
+    site.serve("/chapters", Answer(CHAPTERS, 200, [("content-type", "application/json+chapters")]))
+    assert (await ann.get(f"{path}/chapters")).status == 404
+    monkeypatch.setattr(post_page, "CHAPTERS_FAILED", 0.0)
+    assert (await ann.get(f"{path}/chapters")).tree.css(".chapters a")
 
 
 async def test_the_reason_is_in_the_language_of_the_page(ann: ReadingVisitor, site: Publisher) -> None:

@@ -219,7 +219,7 @@ async def test_few_pages_of_a_user_are_made_at_a_time(
         )
         await ann.browser.aclose()
     assert [reply.status for reply in replies] == [status] * 16
-    assert seen.together == 2
+    assert seen.together in {1, 2}
 
 
 async def test_an_order_names_each_channel_once(real_redis: Redis) -> None:

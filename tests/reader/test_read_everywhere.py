@@ -84,6 +84,30 @@ async def test_all_ways_of_marking_count_everywhere(both: ReadingVisitor) -> Non
     assert await unread(both) == (1, 1)
 
 
+async def test_an_undo_changes_only_what_was_marked(both: ReadingVisitor) -> None:
+    """A post that had been read in another channel, or that was saved, stays read there."""
+    first, second, _ = await both.reader.ids("home")
+    await both.server.accounts.set_settings("ann", {READ_EVERYWHERE: "no"})
+    await both.reader.post(action="timeline", method="mark_read", channel="later", entry=first)
+    await both.server.accounts.set_settings("ann", {READ_EVERYWHERE: "yes"})
+    await both.reader.post(action="timeline", method="save", entry=second)
+    done = await both.mark_all(await both.get("/channel/home"))
+    assert await unread(both) == (0, 0)
+    page = await both.get(done.location)
+    assert "3 posts marked as read" in page.text
+    await both.browser.submit(page, "/marks/undo")
+    assert await unread(both) == (3, 2)
+    assert (await both.reader.channels())["saved"]["unread"] == 0
+
+
+async def test_a_filter_marks_in_its_channel_alone(both: ReadingVisitor) -> None:
+    """The other channel doesn't refuse those posts."""
+    await both.browser.submit(
+        await both.get("/channels/home/filter"), "/channels/home/filter", exclude_words="b", kinds_are="", past="read"
+    )
+    assert await unread(both) == (2, 3)
+
+
 async def test_an_undo_finds_posts_that_left_the_channel_meanwhile(both: ReadingVisitor) -> None:
     done = await both.mark_all(await both.get("/channel/home"))
     await both.reader.post(action="unfollow", channel="home", url=FEED)

@@ -180,7 +180,8 @@ async def step(rng: random.Random, faces: Faces, model: Model, ids: list[str]) -
     elif what == "undo":
         some = [one for one, state in model.shown[uid].items() if not state]
         is_undone = await faces.mark_all_and_undo(uid)
-        model.mark(some, (uid,), not is_undone)
+        if not is_undone:
+            model.mark(some, (uid,), True)
     elif what == "m-save":
         await alice.post(action="timeline", method="save" if is_read else "unsave", **{"entry[]": some})
         if is_read:

@@ -105,7 +105,7 @@ async def _set_filter(
     record = None
     if "past" in visit.form:
         refused = await _refused_unread(reading, visit, uid, changed.filters)
-        record = await undo.remember(user, {uid: await read_state.mark(user, uid, refused, "read", visit.now)})
+        record = await undo.remember(user, await read_state.mark_here(user, uid, refused, visit.now))
     return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=record.id if record is not None else "")
 
 

@@ -90,10 +90,10 @@ class MarkForms:
         """Mark the posts of the page from its top down to this one."""
         listed = _ids(visit.form.text("page"))
         until = listed.index(ids[0]) + 1 if ids and ids[0] in listed else 0
-        return "", {_channel(visit): await self._mark(visit, user, listed[:until], "read")}
+        return "", await self._mark(visit, user, listed[:until], "read")
 
     async def _read_page(self, visit: PageVisit, user: str, _: list[str]) -> tuple[str, Marked]:
-        return "", {_channel(visit): await self._mark(visit, user, _ids(visit.form.text("page")), "read")}
+        return "", await self._mark(visit, user, _ids(visit.form.text("page")), "read")
 
     async def _save(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
         most = await self._quotas.most("saved", user)
@@ -104,8 +104,8 @@ class MarkForms:
         await self._saved.unsave(user, ids, visit.now)
         return visit.translate(N_("Removed from saved posts.")), {}
 
-    async def _mark(self, visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> set[str]:
-        return await self._read_state.mark(user, _channel(visit), ids, state, visit.now)
+    async def _mark(self, visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> Marked:
+        return await self._read_state.mark_named(user, _channel(visit), ids, state, visit.now)
 
     async def _mark_all(self, visit: PageVisit) -> Response:
         """Mark all posts that the page's place shows, up to the newest one when the page was made."""
@@ -116,7 +116,7 @@ class MarkForms:
         source = visit.form.text("source")
         if source:
             place = TimelinePlace.of(uid, {"source": source})
-            marked = {uid: await self._mark_source(visit, user, place, until, until.item)}
+            marked = await self._mark_source(visit, user, place, until, until.item)
         else:
             marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
         return await self._done(visit, "", marked)
@@ -132,7 +132,7 @@ class MarkForms:
         began = min(visit.now, int(pressed)) if _SECONDS.fullmatch(pressed) else visit.now
         place = Cursor(str(int(began) - int(days) * DAY), "0")
         if source:
-            marked = {uid: await self._mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), place)}
+            marked = await self._mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), place)
         else:
             marked = await self._read_state.mark_after(user, uid, place, visit.now)
         changed = set[str]().union(*marked.values())
@@ -143,10 +143,10 @@ class MarkForms:
 
     async def _mark_source(
         self, visit: PageVisit, user: str, place: TimelinePlace, until: Cursor, *ids: str
-    ) -> set[str]:
+    ) -> dict[str, set[str]]:
         """Mark these posts, and those of one feed in the channel that are behind that position."""
         behind = await self._reading.unread_of(user, place.uid, place.source, visit.now, until)
-        return await self._read_state.mark(user, place.uid, [*ids, *behind], "read", visit.now)
+        return await self._read_state.mark_named(user, place.uid, [*ids, *behind], "read", visit.now)
 
     async def _mark_again(self, visit: PageVisit) -> Response:
         user = await self._reader.user(visit)

@@ -34,6 +34,8 @@ from microsub.web.visit import PageVisit
 CHAPTERS_OF_USER = RateLimit("chapters of episodes fetched", "user", 20)
 CHAPTERS_KEPT = 3600.0
 """Seconds for which chapters are remembered, and that there are none."""
+CHAPTERS_FAILED = 60.0
+"""Seconds for which it is remembered that their document couldn't be fetched."""
 _MOST_CHAPTERS = 200
 """Episodes whose chapters are remembered."""
 
@@ -132,8 +134,8 @@ class PostPages:
         """The chapters at that address; all who ask for them at a time wait for one request."""
         async with self._turns.of(url):
             at, found = self._chapters.get(url) or (0.0, None)
-            now = time.monotonic()
-            if found is None or now - at > CHAPTERS_KEPT:
+            now, passes = time.monotonic(), isinstance(found, NoArticle) and not found.lasting
+            if found is None or now - at > (CHAPTERS_FAILED if passes else CHAPTERS_KEPT):
                 if not self._limiter.count(CHAPTERS_OF_USER, user):
                     raise TooManyRequests(N_("Too many chapters at once. Try again in a minute."), 60)
                 found = await self._articles.reader.chapters(url)

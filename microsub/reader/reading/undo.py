@@ -39,8 +39,9 @@ class UndoRecords:
 
     async def remember(self, user: str, marked: Mapping[str, Collection[str]]) -> UndoRecord | None:
         """Replace the record by posts that were marked as read, by channel; None for none or too many."""
-        count = sum(map(len, marked.values()))
-        return await self._keep(user, count, _packed(marked)) if 0 < count <= MOST else None
+        count = len(set[str]().union(*marked.values()))
+        is_kept = 0 < sum(map(len, marked.values())) <= MOST
+        return await self._keep(user, count, _packed(marked)) if is_kept else None
 
     async def remember_follow(self, user: str, uid: str, ended: Subscription, unread: Collection[str]) -> UndoRecord:
         """Record an ended follow of the channel, with its unread posts unless there are too many."""

@@ -8,9 +8,10 @@
 -- too, if the named one shows or hides them.
 --
 -- KEYS  1 channels  2 live_events  3 user
--- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread' or 'until'  9 now  10.. items:
+-- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread', both also with ' here', which means
+--       in the named channel alone, or 'until'  9 now  10.. items:
 --       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
--- reply {'id id …' whose state changed (in any channel), number of ids that were examined, the first ones, 1 if the
+-- reply {{'uid id id …' of each channel in which the state of items changed}, number of ids that were examined, the first ones, 1 if the
 --       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or '', 1 if posts
 --       that changed are read everywhere}, or -1: no such channel
 -- include: rank
@@ -26,7 +27,8 @@ local MOST_EXAMINED, MOST_LOOKS = 10000, 10000
 local all = channels_named(ARGV[7])
 if not all then return -1 end
 local everywhere = redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
-local named, most, spreads = all[1], 1000, everywhere and ARGV[7] ~= 'global'
+local how, is_here = string.match(ARGV[8], '^(%a+)( ?)')
+local named, most, spreads = all[1], 1000, everywhere and is_here == '' and ARGV[7] ~= 'global'
 if spreads then
   all = channels_named('global')
   -- Most items are in few of the channels, and looking for them takes less time than changing them.
@@ -61,12 +63,12 @@ local function unread_from(sets, id, score)
     end
   end
 end
-local to_read, until_place, now, ids, go_on = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}, ''
+local to_read, until_place, now, ids, go_on = how ~= 'unread', how == 'until', ARGV[9], {}, ''
 if until_place then
   local sets, id, score = named, ARGV[10], ARGV[11]
   if id ~= '' and score == '' then
     score = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
-    if not score then return { '', 0, left_as(sets, id) and 1 or 0, '', 0 } end
+    if not score then return { {}, 0, left_as(sets, id) and 1 or 0, '', 0 } end
   end
   ids, go_on = unread_from(sets, id, score)
 else
@@ -82,15 +84,8 @@ if spreads and not until_place and examined > 0 then
   end
   ids = there
 end
-if #ids == 0 then return { '', examined, 0, go_on, 0 } end
-local known, marked = {}, {}
-
-local function note(id)
-  if not known[id] then
-    known[id] = true
-    marked[#marked + 1] = id
-  end
-end
+if #ids == 0 then return { {}, examined, 0, go_on, 0 } end
+local marked = {}
 
 local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
 
@@ -99,7 +94,7 @@ for _, sets in ipairs(all) do
   local hidden = is_named and {}
   local shown = is_named and ids or (to_read and are_unread(sets.unread, ids) or among(sets.posts))
   local open = not to_read and are_unread(sets.unread, ids)
-  local out, into = {}, {}
+  local out, into, changes = {}, {}, { sets.uid }
   for i, id in ipairs(ids) do
     if shown[i] and (to_read or not open[i]) then
       out[#out + 1] = id
@@ -107,7 +102,7 @@ for _, sets in ipairs(all) do
         into[#into + 1] = shown[i]
         into[#into + 1] = id
       end
-      note(id)
+      changes[#changes + 1] = id
     else
       hidden = hidden or (redis.call('EXISTS', sets.hidden) == 1 and among(sets.hidden) or {})
       local count = 0
@@ -116,9 +111,10 @@ for _, sets in ipairs(all) do
       elseif hidden[i] then
         count = forget_readings(sets.hidden_read, { id })
       end
-      if count == 1 then note(id) end
+      if count == 1 then changes[#changes + 1] = id end
     end
   end
+  if #changes > 1 then marked[#marked + 1] = table.concat(changes, ' ') end
   if #out > 0 then
     changed(sets)
     if to_read then
@@ -131,4 +127,4 @@ for _, sets in ipairs(all) do
   end
 end
 note_changes(KEYS[2])
-return { table.concat(marked, ' '), examined, 0, go_on, everywhere and 1 or 0 }
+return { marked, examined, 0, go_on, everywhere and 1 or 0 }
