@@ -31,6 +31,7 @@ from microsub.formats.wire import from_wire
 from microsub.model.jf2 import Content, PodcastChapter
 from microsub.model.settings import FollowSettings, FullTextChoice
 from microsub.parsing.pool import ParsePool
+from microsub.parsing.task import Arguments, R, Task
 from microsub.posts import (
     ARTICLES,
     AUTOMATIC,
@@ -69,6 +70,8 @@ _POSTS_AT_ONCE = 4
 _ENOUGH = 0.8
 """The length of an article in relation to the feed's text, below which the feed's text is better."""
 
+_CHAPTERS = "application/json+chapters, application/json;q=0.9, */*;q=0.1"
+
 SECONDS = 60.0
 """Seconds for the articles of one message; the rest of them go to the end of the queue."""
 
@@ -92,9 +95,6 @@ class _Post:
     done: str
     automatic: bool | None
     """Whether its full text is marked as automatic; None without a full text."""
-
-
-_CHAPTERS = "application/json+chapters, application/json;q=0.9, */*;q=0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,6 @@ class TriedPage:
     """The newest post of a feed with a page of its own, and the article there."""
 
     title: str
-    link: str
     found: Content | NoArticle
 
 
@@ -153,30 +152,29 @@ class PageReader:
         """
         page = link.partition("#")[0]
         address = with_credentials_of(feed, page) if sign_in_of(feed) is not None else page
-        found = await self._fetcher.fetch(FetchRequest(address, accept=PAGE_ACCEPT, signs_in=address != page))
-        if isinstance(found, FetchFailed):
-            closed = not found.lasting and found.status in {None, 429, 503}
-            return NoArticle(found.detail, found.lasting, closed)
-        if not isinstance(found, Fetched):
-            return NoArticle(NONE, lasting=False)
-        try:
-            about = found.final_url, found.content_type, title, *selectors
-            return await self._parser.run(ARTICLE_IN, found.url, found.body, *about, keys=("articles",))
-        except ParseError as error:
-            error.__traceback__ = None  # it would keep the page in memory
-            return NoArticle(error.detail, lasting=True)
+        request = FetchRequest(address, accept=PAGE_ACCEPT, signs_in=address != page)
+        return await self._found(request, ARTICLE_IN, title, *selectors)
 
     async def chapters(self, url: str) -> tuple[PodcastChapter, ...] | NoArticle:
         """The chapters in the document at `url`, which an episode names, or why there are none.
 
         Raises ParserUnavailable.
         """
-        found = await self._fetcher.fetch(FetchRequest(url, accept=_CHAPTERS))
+        return await self._found(FetchRequest(url, accept=_CHAPTERS), CHAPTERS_IN)
+
+    async def _found(
+        self, request: FetchRequest, task: Task[R, str, str | None, *Arguments], *arguments: *Arguments
+    ) -> R | NoArticle:
+        """What the task finds in the document that is asked for, found at an address and of a type."""
+        found = await self._fetcher.fetch(request)
+        if isinstance(found, FetchFailed):
+            closed = not found.lasting and found.status in {None, 429, 503}
+            return NoArticle(found.detail, found.lasting, closed)
         if not isinstance(found, Fetched):
-            return NoArticle(found.detail if isinstance(found, FetchFailed) else NONE, lasting=False)
+            return NoArticle(NONE, lasting=False)
+        about = found.final_url, found.content_type, *arguments
         try:
-            about = found.final_url, found.content_type
-            return await self._parser.run(CHAPTERS_IN, found.url, found.body, *about, keys=("articles",))
+            return await self._parser.run(task, found.url, found.body, *about, keys=("articles",))
         except ParseError as error:
             error.__traceback__ = None  # it would keep the document in memory
             return NoArticle(error.detail, lasting=True)
@@ -284,7 +282,7 @@ class ArticleStage:
         """The article of the newest post with these selectors, which isn't stored; None if no post has a page."""
         async for post in self._posts(await self.items.newest(feed.id, LATEST)):
             found = await self.reader.read(post.link, post.title, feed.url, Selectors.of(settings))
-            return TriedPage(post.title, post.link, found)
+            return TriedPage(post.title, found)
         return None
 
     async def _choice(self, feed_id: str) -> tuple[FullTextChoice, Selectors]:
