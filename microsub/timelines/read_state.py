@@ -52,9 +52,9 @@ class ReadState:
 
         Unknown ids are ignored; an empty list still checks that the channel exists. Raises NotFound.
         """
-        return set[str]().union(*(await self.mark_named(user, uid, ids, state, now)).values())
+        return set[str]().union(*(await self.mark_by_channel(user, uid, ids, state, now)).values())
 
-    async def mark_named(
+    async def mark_by_channel(
         self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
     ) -> dict[str, set[str]]:
         """As `mark`; returns the ids that changed, by channel."""
@@ -63,7 +63,7 @@ class ReadState:
         return await self._with_same(user, marked, state, now)
 
     async def mark_here(self, user: str, uid: str, ids: Sequence[str], now: float) -> dict[str, set[str]]:
-        """As `mark_named` for read items, but in that channel alone, also if they are read everywhere."""
+        """As `mark_by_channel` for read items, but in that channel alone, also if they are read everywhere."""
         marked = _Marked()
         await self._mark_named(user, uid, distinct(ids), "read here", now, marked)
         return marked.ids

@@ -105,7 +105,7 @@ class MarkForms:
         return visit.translate(N_("Removed from saved posts.")), {}
 
     async def _mark(self, visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> Marked:
-        return await self._read_state.mark_named(user, _channel(visit), ids, state, visit.now)
+        return await self._read_state.mark_by_channel(user, _channel(visit), ids, state, visit.now)
 
     async def _mark_all(self, visit: PageVisit) -> Response:
         """Mark all posts that the page's place shows, up to the newest one when the page was made."""
@@ -146,7 +146,7 @@ class MarkForms:
     ) -> dict[str, set[str]]:
         """Mark these posts, and those of one feed in the channel that are behind that position."""
         behind = await self._reading.unread_of(user, place.uid, place.source, visit.now, until)
-        return await self._read_state.mark_named(user, place.uid, [*ids, *behind], "read", visit.now)
+        return await self._read_state.mark_by_channel(user, place.uid, [*ids, *behind], "read", visit.now)
 
     async def _mark_again(self, visit: PageVisit) -> Response:
         user = await self._reader.user(visit)
