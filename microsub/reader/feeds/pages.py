@@ -122,7 +122,7 @@ class ShownPage:
     why: str = ""
 
 
-NONE = "none of its latest posts is an article with a page of its own"
+NO_PAGE = "none of its latest posts is an article with a page of its own"
 
 Sorting = Literal["name", "channel", "posts", "last", "trouble"]
 _SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
@@ -323,7 +323,7 @@ class FeedPages:
             raise TooManyRequests(N_("Too many full texts at once. Try again in a minute."), 60)
         found = await self._articles.try_newest(record, own)
         if found is None:
-            return ShownPage("", why=NONE)
+            return ShownPage("", why=NO_PAGE)
         if isinstance(found.found, NoArticle):
             return ShownPage(found.title, why=found.found.why)
         address = await self._images.addresses(visit.user)
