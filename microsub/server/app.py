@@ -27,6 +27,7 @@ from microsub.api.feeds import FeedActions
 from microsub.api.timeline import TimelineActions
 from microsub.base.errors import StoreError
 from microsub.base.plaintext import shown
+from microsub.base.rate_limits import RateLimiter
 from microsub.feeds import Events, Feeds
 from microsub.greader.api import PATHS as NATIVE_PATHS
 from microsub.greader.api import NativeEndpoint
@@ -318,7 +319,10 @@ def _reader_routes(
     faces = FeedFaces(stores.feeds)
     views = PostViews(faces, parts.images, parts.reading.own_view.names)
     own_feeds = OwnFeeds(stores.channels, faces)
-    posts = PostPages(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles)
+    fetches = RateLimiter()  # of full texts, which two pages fetch
+    posts = PostPages(
+        *(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles, fetches), clock=parts.clock
+    )
     displays = ChannelDisplays(stores.redis)
     timelines = TimelinePages(
         reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo, displays, own_feeds
@@ -381,6 +385,7 @@ def _reader_routes(
             signed=signed_feeds(stores),
             most=parts.quotas.most,
             articles=parts.articles,
+            limiter=fetches,
         ),
         *admin.routes(
             site,

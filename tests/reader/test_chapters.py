@@ -8,7 +8,7 @@ import pytest
 
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Enclosure, Entry, Podcast, PodcastChapter
-from microsub.reader.reading import post_page
+from microsub.reader.reading.post_page import CHAPTERS_FAILED
 from tests.articles.test_stage import HOST
 from tests.reader.conftest import ReadingVisitor
 from tests.support.posts import candidate
@@ -59,16 +59,14 @@ async def test_unreadable_chapters_are_explained(ann: ReadingVisitor, site: Publ
     assert site.count("/chapters") == 1
 
 
-async def test_a_passing_failure_is_forgotten_soon(
-    ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_passing_failure_is_forgotten_soon(ann: ReadingVisitor, site: Publisher) -> None:
     """After a minute, not after an hour."""
     site.serve("/chapters", Answer(b"", 503))
     path = await episode(ann, Podcast(chapters=site.url("/chapters", HOST)))
     assert (await ann.get(f"{path}/chapters")).status == 404
     site.serve("/chapters", Answer(CHAPTERS, 200, [("content-type", "application/json+chapters")]))
     assert (await ann.get(f"{path}/chapters")).status == 404
-    monkeypatch.setattr(post_page, "CHAPTERS_FAILED", 0.0)
+    ann.server.now += CHAPTERS_FAILED
     assert (await ann.get(f"{path}/chapters")).tree.css(".chapters a")
 
 

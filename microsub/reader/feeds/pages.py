@@ -76,9 +76,12 @@ def routes(
     signed: SignedFeeds,
     most: Most,
     articles: ArticleStage,
+    limiter: RateLimiter,
 ) -> list[Route]:
     """The routes of this module."""
-    pages = FeedPages(reader, channels, following, feeds, reading, images, polls, settings_of, signed, most, articles)
+    pages = FeedPages(
+        reader, channels, following, feeds, reading, images, polls, settings_of, signed, most, articles, limiter
+    )
     one = f"{FEED}/{{feed}}"
     return [
         page(reader.site, FEEDS, pages.table),
@@ -150,6 +153,7 @@ class FeedPages:
         signed: SignedFeeds,
         most: Most,
         articles: ArticleStage,
+        limiter: RateLimiter,
     ) -> None:
         self._reader = reader
         self._channels = channels
@@ -162,7 +166,7 @@ class FeedPages:
         self._signed = signed
         self._most = most
         self._articles = articles
-        self._limiter = RateLimiter()
+        self._limiter = limiter
 
     # --- one feed
 

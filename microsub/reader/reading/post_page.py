@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import orjson
@@ -10,11 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.articles import ArticleStage, NoArticle
-from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest, NotFound, StoreUnavailable, TooManyRequests
-from microsub.base.locks import KeyedLocks
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import Sentence
+from microsub.base.ttl_cache import TtlCache
 from microsub.identity import has_hosted_profile
 from microsub.model.jf2 import PodcastChapter
 from microsub.model.reader import GLOBAL, MOST_OF_QUERY, Episode
@@ -58,6 +58,9 @@ class PostPages:
         outputs: OutputFeeds,
         answers: Answers,
         articles: ArticleStage,
+        limiter: RateLimiter,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self._reader = reader
         self._reading = reading
@@ -65,11 +68,10 @@ class PostPages:
         self._outputs = outputs
         self._answers = answers
         self._articles = articles
-        self._limiter = RateLimiter()
-        self._chapters: BoundedCache[str, tuple[float, tuple[PodcastChapter, ...] | NoArticle]] = BoundedCache(
-            _MOST_CHAPTERS
+        self._limiter = limiter
+        self._chapters: TtlCache[tuple[PodcastChapter, ...] | NoArticle] = TtlCache(
+            lifetime=CHAPTERS_KEPT, failures=CHAPTERS_FAILED, most=_MOST_CHAPTERS, clock=clock
         )
-        self._turns = KeyedLocks()
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
@@ -123,24 +125,29 @@ class PostPages:
         user, post = await self._reader.user(visit), await self._find(visit)
         listed = post.chapters
         if not listed and (url := web(post.podcast.chapters)):
-            found = await self._chapters_at(url, user)
-            if isinstance(found, NoArticle):
-                raise NotFound(Sentence("The chapters can’t be read: {why}", why=visit.translate(found.why)))
-            listed = chapter_views(found)
+            listed = chapter_views(await self._chapters_of(visit, user, url))
         async with visit.turn():
             return visit.page("chapters.html", post=post, listed=listed, channels=await self._reader.links(visit))
 
-    async def _chapters_at(self, url: str, user: str) -> tuple[PodcastChapter, ...] | NoArticle:
-        """The chapters at that address; all who ask for them at a time wait for one request."""
-        async with self._turns.of(url):
-            at, found = self._chapters.get(url) or (0.0, None)
-            now, passes = time.monotonic(), isinstance(found, NoArticle) and not found.lasting
-            if found is None or now - at > (CHAPTERS_FAILED if passes else CHAPTERS_KEPT):
-                if not self._limiter.count(CHAPTERS_OF_USER, user):
-                    raise TooManyRequests(N_("Too many chapters at once. Try again in a minute."), 60)
-                found = await self._articles.reader.chapters(url)
-                self._chapters[url] = now, found
-            return found
+    async def _chapters_of(self, visit: PageVisit, user: str, url: str) -> tuple[PodcastChapter, ...]:
+        """The chapters at that address; all who ask for them at a time wait for one request. Raises NotFound."""
+        is_new = not self._chapters.has(url) and not self._chapters.is_sought(url)
+        if is_new and not self._limiter.count(CHAPTERS_OF_USER, user):
+            raise TooManyRequests(N_("Too many chapters at once. Try again in a minute."), 60)
+        try:
+            found = await self._chapters.get(url, partial(self._chapters_at, url))
+        except NotFound as error:
+            found = NoArticle(error.description, lasting=False)
+        if isinstance(found, NoArticle):
+            raise NotFound(Sentence("The chapters can’t be read: {why}", why=visit.translate(found.why)))
+        return found
+
+    async def _chapters_at(self, url: str) -> tuple[PodcastChapter, ...] | NoArticle:
+        """The chapters at that address, or why there will be none. Raises NotFound if they may be there later."""
+        found = await self._articles.reader.chapters(url)
+        if isinstance(found, NoArticle) and not found.lasting:
+            raise NotFound(found.why)
+        return found
 
     async def _listen(self, visit: PageVisit) -> Response:
         """Play an audio file of the post in the bar, or add it to the queue: the button's value is its address."""
