@@ -102,7 +102,7 @@ async def test_a_device_is_switched_on_tested_and_removed(browser: Browser, push
 
 async def press(page: Page, button: str) -> None:
     """Presses the button of the only device in the list."""
-    async with page.expect_navigation():
+    async with page.expect_event("load"):
         await page.locator(".list button", has_text=button).click()
 
 

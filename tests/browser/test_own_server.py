@@ -27,7 +27,7 @@ async def shut_out(here: Tab, url: str, client: str) -> None:
     """Ends an app's grant on the account page."""
     await here.page.goto(f"{url}/account")
     row = here.page.get_by_role("listitem").filter(has_text=client)
-    async with here.page.expect_navigation():
+    async with here.page.expect_event("load"):
         await row.get_by_role("button").first.click()
     assert client not in await here.text()
 

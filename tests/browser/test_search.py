@@ -52,7 +52,7 @@ async def test_a_search_by_mouse(browser: Browser, server: ReadingServer) -> Non
     """Each line shows its hit; a post opened in place has its marks, and so have those that are loaded later."""
     async with tab(browser) as here:
         page = await searching(here, server, "ann")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.locator(".looks").get_by_role("button", name="List").click()
         await page.locator(".post.list").first.wait_for()
         first = page.locator(".post").first
@@ -65,14 +65,14 @@ async def test_a_search_by_mouse(browser: Browser, server: ReadingServer) -> Non
         await page.locator(f".post:nth-child({COUNT}) mark").wait_for(state="attached")
         await page.get_by_text("Keep in the channel list").click()
         await page.get_by_label("Name").fill("Towers")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("button", name="Keep", exact=True).click()
         assert await page.locator("#channels [aria-current]").inner_text() == "Towers"
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("link", name="Best first").click()
         assert await page.locator("#channels [aria-current]").inner_text() == "Towers"
         await page.get_by_text("In the channel list as “Towers”").click()
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("button", name="Remove from the list").click()
         assert await page.locator("#kept").count() == 0
 
@@ -85,20 +85,20 @@ async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None
         await page.goto(f"{server.url}/settings")
         await press("/")
         await page.keyboard.type("lighthouse")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await press("Enter")
         await press("/")
         assert await page.evaluate("document.activeElement.closest('main') !== null")
         await page.evaluate("document.activeElement.blur()")
         title = page.locator(".post h2 a").first
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await title.click()
         assert await page.locator(".content mark").count() == 1
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await press("j")
         assert await page.locator("h1").inner_text() == f"Post {COUNT - 1}"
         assert await page.locator(".content mark").count() == 1
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await press("u")
         assert page.url.endswith(SEARCH)
 
@@ -124,7 +124,7 @@ async def test_searches_and_display_settings_are_accessible(browser: Browser, se
     context = await browser.new_context(bypass_csp=True)
     page = await searching(Tab(context, await context.new_page()), server, "dan")
     await page.get_by_text("Keep in the channel list").click()
-    async with page.expect_navigation():
+    async with page.expect_event("load"):
         await page.get_by_role("button", name="Keep", exact=True).click()
     await page.goto(f"{server.url}/display")
     for name in ("Serif", "Larger", "Loose", "Wide", "Minutes that a post takes, beside its date"):

@@ -127,7 +127,7 @@ async def test_a_post_opens_in_place(browser: Browser, server: ReadingServer) ->
         await page.keyboard.press("s")
         await page.get_by_text("Removed from saved posts.", exact=True).wait_for()
         for key, name in (("2", "cards"), ("3", "content")):
-            async with page.expect_navigation():
+            async with page.expect_event("load"):
                 await page.keyboard.press(key)
             await page.locator(f".{name}").first.wait_for()
 
@@ -287,7 +287,7 @@ async def test_full_posts_that_are_left_are_read(browser: Browser, server: Readi
         await page.keyboard.press("N")
         await page.wait_for_function("document.querySelector('.post').matches('.is-read')")
         assert await page.locator(".post.is-read").count() == 1
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             for _ in range(5):
                 await page.keyboard.press("Space")
         assert page.url.startswith(f"{server.url}/channel/home")
@@ -398,7 +398,7 @@ async def test_a_picture_is_shown_whole(browser: Browser, server: ReadingServer)
     """With its description, and the next one by key, button or swipe; Esc returns to the post, whose keys wait."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "ann", "/channel/art?show=all")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.keyboard.press("3")
         await page.locator(".content a[data-whole]").first.press("Enter")
         shown = page.get_by_role("dialog", name="Pictures")

@@ -102,7 +102,7 @@ async def test_the_oldest_come_first(browser: Browser, server: Server) -> None:
         await page.goto(f"{server.url}/channel/long?show=all")
         assert [one.strip() for one in await headings.all_text_contents()] == [f"Post {n}" for n in range(1, 21)]
         for step, first in (("Newer posts", "Post 21"), ("Newer posts", "Post 41"), ("Older posts", "Post 21")):
-            async with page.expect_navigation():
+            async with page.expect_event("load"):
                 await page.get_by_role("link", name=step).press("Enter")  # posts above it are laid out meanwhile
             assert await headings.first.inner_text() == first
         await page.goto(f"{server.url}/channel/long")
@@ -137,7 +137,7 @@ async def test_posts_are_found(browser: Browser, server: Server) -> None:
         page = await server.sign_in(here, "seeker", "/channel/home")
         await page.keyboard.press("/")
         await page.keyboard.type('"post 3"')
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.keyboard.press("Enter")
         assert await here.title() == 'Search for “"post 3"”'
         assert await page.locator(".post h2").all_inner_texts() == ["Post 3"]
@@ -145,11 +145,11 @@ async def test_posts_are_found(browser: Browser, server: Server) -> None:
         await page.get_by_text("1 post marked as read.").wait_for()
         assert await unread(page) == COUNT - 1
         await page.fill("input[name=q]", "is:unread")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.keyboard.press("Enter")
         assert "Post 3" not in await page.locator(".post h2").all_inner_texts()
         await page.fill("input[name=q]", "nowhere")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.keyboard.press("Enter")
         assert "No posts found." in await here.text()
 
@@ -272,11 +272,11 @@ async def test_channels_are_ordered_by_drag_and_by_keys(browser: Browser, server
         box = await first.bounding_box()
         assert box is not None
         await page.mouse.move(box["x"] + 20, box["y"] + 2, steps=5)
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.mouse.up()
         assert await _names(page) == ["Fun", "Home", "News"]
         await page.get_by_role("link", name="Fun", exact=True).last.focus()
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.keyboard.press("Alt+ArrowDown")
         assert await _names(page) == ["Home", "Fun", "News"]
         assert await page.evaluate("document.activeElement.innerText") == "Fun"
@@ -348,7 +348,7 @@ async def test_a_player_resumes_at_its_position(browser: Browser, server: Server
     """The page shows the position; the publisher gets no request before playback, nor for the list of posts."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "player", "/channel/sounds?show=all")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("link", name="Audio").click()
         assert server.feeds.count("/episode.wav") == 0
         await listen(page, "it.currentTime > 0 && !it.paused")
@@ -377,7 +377,7 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
     """The bar goes on at its position on the next page, paused too; the account keeps it, this browser the speed."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "walker", "/channel/sounds?show=all")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("link", name="Audio").click()
         await page.get_by_role("button", name="Play while reading on").click()
         await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
@@ -389,14 +389,14 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
         await page.wait_for_function(f"() => {BAR}.currentTime < 30")
         await page.get_by_role("button", name="Forward 30 seconds").click()
         await page.wait_for_function(f"() => {BAR}.currentTime > 40 && {BAR}.currentTime < 60")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("link", name="All feeds").first.click()
         await page.wait_for_function(f"() => {BAR}.currentTime > 40 && {BAR}.currentTime < 60 && !{BAR}.paused")
         assert await page.evaluate(f"{BAR}.playbackRate") == 1.5
         async with page.expect_response("**/listening"):
             await page.get_by_role("button", name="Forward 30 seconds").click()
             await page.evaluate(f"{BAR}.pause()")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("link", name="Home").first.click()
         assert await page.evaluate(f"{BAR}.paused")
         await page.evaluate(f"{BAR}.play()")
@@ -441,7 +441,7 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
         await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
         assert page.url == f"{server.url}/channel/sounds?show=all"
         await page.goto(f"{server.url}/channel/more?show=all")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.locator(".post h2 a").first.click()
         await page.get_by_role("button", name="Add to the queue").click()
         await page.get_by_text("Added to the queue.").wait_for()
@@ -452,7 +452,7 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/more?show=all")
         await page.set_viewport_size({"width": 390, "height": 844})
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.locator(".post h2 a").first.click()
         await page.get_by_role("button", name="Play while reading on").click()
         await page.locator("#listening").wait_for()
@@ -468,7 +468,7 @@ async def test_space_shows_what_the_player_covers(browser: Browser, server: Serv
     """The end of a post behind the bar is still to be read."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "queuer", "/channel/sounds?show=all")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("link", name="Audio").click()
         async with page.expect_response("**/listen"):
             await page.get_by_role("button", name="Add to the queue").click()
@@ -484,9 +484,9 @@ async def test_the_bar_is_for_everybody(browser: Browser, server: Server) -> Non
     """Without scripts it is a plain player with its queue, and nothing in it is out of reach."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "quiet", "/channel/sounds?show=all")
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("link", name="Audio").click()
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await page.get_by_role("button", name="Add to the queue").click()
         bar = page.get_by_role("region", name="Player")
         assert await bar.locator("audio").get_attribute("controls") == ""
@@ -494,6 +494,6 @@ async def test_the_bar_is_for_everybody(browser: Browser, server: Server) -> Non
         bare = await browser.new_context(bypass_csp=True, storage_state=await here.context.storage_state())
         assert await violations(await bare.new_page(), server.url, ["/channel/sounds?show=all"]) == []
         await bare.close()
-        async with page.expect_navigation():
+        async with page.expect_event("load"):
             await bar.get_by_role("button").click()
         assert await bar.count() == 0
