@@ -59,8 +59,12 @@ class ReadState:
     ) -> dict[str, set[str]]:
         """As `mark`; returns the ids that changed, by channel."""
         marked = _Marked()
-        await self._mark(user, uid, distinct(ids), state, now, marked)
-        return await self._with_same(user, marked, state, now)
+        if uid == GLOBAL and state == "read" and len(ids := distinct(ids)) > BATCH:
+            await self._mark_many(user, ids, now, marked)
+        else:
+            await self._mark_named(user, uid, distinct(ids), state, now, marked, batch_for(uid))
+            await self._mark_same(user, marked.spreading, state, now, marked)
+        return marked.ids
 
     async def mark_here(self, user: str, uid: str, ids: Sequence[str], now: float) -> dict[str, set[str]]:
         """As `mark_by_channel` for read items, but in that channel alone, also if they are read everywhere."""
@@ -68,28 +72,17 @@ class ReadState:
         await self._mark_named(user, uid, distinct(ids), "read here", now, marked)
         return marked.ids
 
-    async def _mark(
-        self, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked
+    async def _mark_same(
+        self, user: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked
     ) -> None:
-        if uid == GLOBAL and state == "read" and len(ids) > BATCH:
-            await self._mark_many(user, ids, now, marked)
-        else:
-            await self._mark_named(user, uid, ids, state, now, marked, batch_for(uid))
-
-    async def _with_same(
-        self, user: str, marked: _Marked, state: Literal["read", "unread"], now: float
-    ) -> dict[str, set[str]]:
-        """The marked ids by channel, with those of duplicates, which are marked too."""
-        if marked.everywhere:
-            known = set[str]().union(*marked.ids.values())
-            for part in batches([*known], _OF_MANY):
-                try:
-                    same = await self._items.duplicates(part)
-                except StoreUnavailable:  # of posts on another master: the marks are made, and can be undone
-                    break
-                if same:
-                    await self._mark(user, GLOBAL, same, state, now, marked)
-        return marked.ids
+        """Mark the duplicates of items that are read everywhere, as the items are."""
+        for part in batches(ids, _OF_MANY):
+            try:
+                same = await self._items.duplicates(part)
+            except StoreUnavailable:  # of posts on another master: the other marks are made, and can be undone
+                return
+            if same:
+                await self._mark_named(user, GLOBAL, same, state, now, marked, batch_for(GLOBAL))
 
     async def _mark_named(
         self, user: str, uid: str, ids: Sequence[str], how: str, now: float, marked: _Marked, size: int = BATCH
@@ -105,18 +98,21 @@ class ReadState:
                 return
 
     async def _mark_many(self, user: str, ids: Sequence[str], now: float, marked: _Marked) -> None:
-        """Mark items as read in all channels, one channel after the other."""
+        """Mark items as read in all channels, one channel after the other, after their duplicates."""
         uids = await channels_named(self._redis, user, GLOBAL)
         unread = await unread_in(self._redis, user, uids)
-        have_hidden = await self._redis.pipeline([("EXISTS", keys.hidden(user, uid)) for uid in uids])
-        wanted = {*ids}
+        *have_hidden, everywhere = await self._redis.pipeline(
+            [*(("EXISTS", keys.hidden(user, uid)) for uid in uids), ("HGET", keys.user(user), READ_EVERYWHERE)]
+        )
+        wanted, found = {*ids}, dict[str, set[str]]()
         for uid, has_hidden in zip(uids, have_hidden, strict=True):
-            found = wanted.intersection(unread[uid])
-            if has_hidden:
-                found |= await members_at(self._redis, [keys.hidden(user, uid)], ids)
-            if not found:
-                continue
-            ordered = await asyncio.to_thread(_in_order, found)
+            hidden = await members_at(self._redis, [keys.hidden(user, uid)], ids) if has_hidden else set[str]()
+            if some := wanted.intersection(unread[uid]) | hidden:
+                found[uid] = some
+        if everywhere == b"yes":
+            await self._mark_same(user, [*set[str]().union(*found.values())], "read", now, marked)
+        for uid, some in found.items():
+            ordered = await asyncio.to_thread(_in_order, some)
             with suppress(NotFound):  # the channel has been removed
                 await self._mark_named(user, uid, ordered, "read here", now, marked, _OF_MANY)
 
@@ -127,7 +123,8 @@ class ReadState:
     async def mark_until(self, user: str, uid: str, item: str, now: float) -> dict[str, set[str]]:
         """Mark an item and all older ones as read, in the channel or (`global`) in all of them.
 
-        Returns the ids that changed, by channel. One round trip for a channel that contains the item.
+        Returns the ids that changed, by channel. One round trip for a channel that contains the item, unless the
+        items are read everywhere.
 
         An item that has left the timeline still has its score; an id that was never in it changes nothing. Muted items
         aren't marked, because the user hasn't seen them, and saved ones only in `saved` itself. Raises NotFound.
@@ -138,7 +135,7 @@ class ReadState:
             score = (await self._items.scores([item]))[0] if has_left else None
             if score is not None:
                 await self._mark_until(user, uid, now, marked, item, score)
-            return await self._with_same(user, marked, "read", now)
+            return marked.ids
         uids = await channels_named(self._redis, user, uid)
         sets = (keys.posts, keys.hidden)
         stands = await self._redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
@@ -147,7 +144,7 @@ class ReadState:
             (found,) = await self._items.scores([item])
         if found is not None:
             await self._mark_everywhere(user, uids, now, marked, item, found)
-        return await self._with_same(user, marked, "read", now)
+        return marked.ids
 
     async def mark_after(self, user: str, uid: str, place: Cursor, now: float) -> dict[str, set[str]]:
         """Mark all items older than that place as read, as `mark_until` does; returns the ids that changed, by channel.
@@ -170,7 +167,7 @@ class ReadState:
             await self._mark_everywhere(user, uids, now, marked, item, score)
         else:
             await self._mark_until(user, uid, now, marked, item, score)
-        return await self._with_same(user, marked, "read", now)
+        return marked.ids
 
     async def mark_again(self, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:
         """Mark items as unread again, each in its channel alone; returns their number, of each once.
@@ -192,28 +189,36 @@ class ReadState:
         self, user: str, uids: Sequence[str], now: float, marked: _Marked, item: str = "", score: str = ""
     ) -> None:
         """Mark that item and all older ones as read; saved items, and feeds hidden in *All*, are left alone."""
-        found = await self._redis.pipeline(
+        *found, everywhere = await self._redis.pipeline(
             [
                 *(("EXISTS", keys.unread(user, uid)) for uid in uids),
                 *(("EXISTS", keys.apart(user, uid)) for uid in uids),
+                ("HGET", keys.user(user), READ_EVERYWHERE),
             ]
         )
+        with_same = everywhere == b"yes"
         left = [uid for uid in compress(uids, found[: len(uids)]) if uid != SAVED]
         for uid in {*left} & {*compress(uids, found[len(uids) :])}:
             left.remove(uid)
-            await self._mark_shown(user, uid, now, marked, Cursor(score, item) if item else None)
+            await self._mark_shown(user, uid, now, marked, Cursor(score, item) if item else None, with_same=with_same)
         places = [(uid, (item, score)) for uid in left]
         while places:
             some, places = places[:_AT_ONCE], places[_AT_ONCE:]
             replies = await self._redis.scripts([_marking(user, uid, "until", now, *place) for uid, place in some])
+            listed = dict[str, Sequence[str]]()
             for (uid, _), reply in zip(some, replies, strict=True):
                 if reply == -1:  # the channel has been removed
                     continue
                 marked.note(reply)
+                if reply[4]:
+                    listed[uid] = split(reply[4])
                 if reply[3]:
                     places.append((uid, _place(reply[3])))
+            await self._mark_listed(user, listed, now, marked)
 
-    async def _mark_shown(self, user: str, uid: str, now: float, marked: _Marked, first: Cursor | None) -> None:
+    async def _mark_shown(
+        self, user: str, uid: str, now: float, marked: _Marked, first: Cursor | None, *, with_same: bool
+    ) -> None:
         """Mark what *All* shows of the channel's unread items as read, from that place on."""
         with suppress(NotFound):  # the channel has been removed
             async for rows in walk_rows(self._redis, user, uid, unread_only=True):
@@ -222,7 +227,17 @@ class ReadState:
                     continue
                 apart = await self._redis.command("SMISMEMBER", keys.apart(user, uid), *ids)
                 shown = [*compress(ids, (not one for one in apart))]
+                if with_same:
+                    await self._mark_same(user, shown, "read", now, marked)
                 await self._mark_named(user, uid, shown, "read", now, marked)
+
+    async def _mark_listed(self, user: str, listed: Mapping[str, Sequence[str]], now: float, marked: _Marked) -> None:
+        """Mark items, by channel, that are read everywhere: their duplicates first, so that a repetition finds both."""
+        ids = distinct(item for some in listed.values() for item in some)
+        await self._mark_same(user, ids, "read", now, marked)
+        for uid, some in listed.items():
+            with suppress(NotFound):  # the channel has been removed
+                await self._mark_named(user, uid, some, "read", now, marked)
 
     async def _mark_until(
         self, user: str, uid: str, now: float, marked: _Marked, item: str = "", score: str = ""
@@ -237,6 +252,8 @@ class ReadState:
             if reply == -1:
                 raise await absent(self._redis, user, uid)
             marked.note(reply)
+            if reply[4]:
+                await self._mark_listed(user, {uid: split(reply[4])}, now, marked)
             if not reply[3]:
                 return bool(reply[2])
             place = _place(reply[3])
@@ -244,17 +261,17 @@ class ReadState:
 
 @dataclass(slots=True)
 class _Marked:
-    """The ids that changed, by channel, and whether that counts `everywhere`: for their duplicates too."""
+    """The ids that changed, by channel, and the marked ones that count everywhere: their duplicates are marked too."""
 
     ids: dict[str, set[str]] = field(default_factory=dict)
-    everywhere: bool = False
+    spreading: list[str] = field(default_factory=list)
 
     def note(self, reply: Sequence[Any]) -> None:
         """Take over a reply of lua/timeline_mark.lua."""
-        channels, _, _, _, everywhere = reply
+        channels, _, _, _, spreading = reply
         for uid, *ids in map(split, channels):
             self.ids.setdefault(uid, set()).update(ids)
-        self.everywhere = self.everywhere or everywhere == 1
+        self.spreading += split(spreading)
 
 
 async def agree(redis: Redis, places: Sequence[ChannelKey], items: Sequence[TimelineItem], now: float) -> None:

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 
 from microsub.base.errors import StoreUnavailable
-from microsub.model.reader import Duplicate
+from microsub.model.reader import Cursor, Duplicate
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
 from microsub.timelines import READ_EVERYWHERE, ReadState
 from microsub.timelines.add import Adder, Incoming, TimelineTarget
+from microsub.timelines.channels.follows import unread_ids
 from tests.reader.conftest import ReadingVisitor, ids, reading
 from tests.support.native_app import NativeApp, numbered
+from tests.support.posts import NOON
 from tests.support.readers import FEED, posts
-from tests.support.redis_wrappers import CountingRedis, Wrapped
+from tests.support.redis_wrappers import CountingRedis, Killing, Wrapped, killed_anywhere
 from tests.support.three_faces import ALL, READ
 from tests.support.visitor import fields_of
 from tests.support.world import World
@@ -168,6 +171,65 @@ async def test_duplicates_for_many_users_cost_no_further_round_trips(server: Wor
         await Adder(redis, server.items).add_to([TimelineTarget(user, "home", 0, 10) for user in users], incoming)
         trips.append(redis.trips - before)
     assert trips == [2, 2]
+
+
+GONE = [str(number) for number in range(1_000_000, 1_001_001)]
+"""More ids than one call marks."""
+
+
+WAYS: dict[str, Callable[[ReadState, list[str], float], Awaitable[object]]] = {
+    "named here": lambda state, ids, now: state.mark("ann", "home", ids, "read", now),
+    "named in all": lambda state, ids, now: state.mark("ann", "global", ids, "read", now),
+    "many": lambda state, ids, now: state.mark("ann", "global", [*ids, *GONE], "read", now),
+    "unread": lambda state, ids, now: state.mark("ann", "home", ids, "unread", now),
+    "from one on": lambda state, ids, now: state.mark_before("ann", "home", ids[0], now),
+    "from one on in all": lambda state, ids, now: state.mark_before("ann", "global", ids[0], now),
+    "from a place on": lambda state, _, now: state.mark_after("ann", "home", Cursor(f"{NOON + 1000}", "0"), now),
+    "all here": lambda state, _, now: state.mark_all("ann", "home", now),
+    "all": lambda state, _, now: state.mark_all("ann", "global", now),
+}
+"""Every way of marking the posts of `home`, given newest first."""
+
+
+@pytest.mark.parametrize("hides", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_mark_killed_anywhere_reaches_duplicates_when_repeated(server: World, way: str, hides: bool) -> None:
+    """Those of another channel, which a crash may leave as they were. A feed may be hidden in All."""
+    redis = Killing(server.redis)
+    state = ReadState(redis, Items(redis))
+
+    async def begin() -> None:
+        await server.follow_unscheduled(FEED, "ann", "home")
+        await server.follow_unscheduled(COMMENTS, "ann", "later")
+        for feed in (FEED, COMMENTS):
+            await server.publish(feed, *posts("b", "a", common="one identity of a and b"))
+        if hides:
+            await redis.command("SADD", keys.apart("ann", "home"), "900")
+        if way == "unread":
+            await ReadState(server.redis, server.items).mark_all("ann", "home", server.now)
+
+    async def act() -> None:
+        home = [text(one) for one in await server.redis.command("ZREVRANGE", keys.posts("ann", "home"), 0, -1)]
+        await WAYS[way](state, home, server.now)
+
+    async def left() -> list[list[str]]:
+        found = await unread_ids(server.redis, [("ann", "home"), ("ann", "later")])
+        return [sorted(one) for one in found]
+
+    await killed_anywhere(redis, begin, act, left)
+    assert [len(one) for one in await left()] == ([2, 2] if way == "unread" else [0, 0])
+
+
+async def test_an_id_from_elsewhere_marks_no_duplicates(ann: ReadingVisitor) -> None:
+    """A post that no channel of the user has changes none of theirs."""
+    await ann.server.follow_unscheduled(COMMENTS, "bob", "home")
+    for feed in (FEED, COMMENTS):
+        await ann.publish("a", feed=feed, common="the identity of a")
+    (foreign,) = await ann.server.items.newest((await ann.server.feeds.ensure(COMMENTS, NOON)).id, 1)
+    state = ReadState(ann.server.redis, ann.server.items)
+    for uid, more in (("home", []), ("global", []), ("global", GONE)):
+        assert await state.mark("ann", uid, [foreign, *more], "read", NOON) == set()
+    assert await unread(ann) == (1, 0)
 
 
 class PostsAway(Wrapped):

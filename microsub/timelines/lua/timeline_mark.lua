@@ -5,15 +5,16 @@
 -- alone, because the user hasn't seen them.
 --
 -- If posts of the user that are read in one channel are read everywhere, the items are marked in all channels, muted ones
--- too, if the named one shows or hides them.
+-- too, if the named one shows or hides them. A mark from a place on then lists the items and marks nothing: so their
+-- duplicates can be marked first, and no crash leaves duplicates that a repetition doesn't find.
 --
 -- KEYS  1 channels  2 live_events  3 user
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread', both also with ' here', which means
 --       in the named channel alone, or 'until'  9 now  10.. items:
 --       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
 -- reply {{'uid id id …' of each channel in which the state of items changed}, number of ids that were examined, the first ones, 1 if the
---       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or '', 1 if posts
---       that changed are read everywhere}, or -1: no such channel
+--       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or '', 'id id …' of
+--       the items whose duplicates are to be marked, also if they didn't change, or ''}, or -1: no such channel
 -- include: rank
 -- include: channels
 -- include: events
@@ -26,9 +27,9 @@
 local MOST_EXAMINED, MOST_LOOKS = 10000, 10000
 local all = channels_named(ARGV[7])
 if not all then return -1 end
-local everywhere = redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
 local how, is_here = string.match(ARGV[8], '^(%a+)( ?)')
-local named, most, spreads = all[1], 1000, everywhere and is_here == '' and ARGV[7] ~= 'global'
+local everywhere = is_here == '' and redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
+local named, most, spreads = all[1], 1000, everywhere and ARGV[7] ~= 'global'
 if spreads then
   all = channels_named('global')
   -- Most items are in few of the channels, and looking for them takes less time than changing them.
@@ -68,7 +69,7 @@ if until_place then
   local sets, id, score = named, ARGV[10], ARGV[11]
   if id ~= '' and score == '' then
     score = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
-    if not score then return { {}, 0, left_as(sets, id) and 1 or 0, '', 0 } end
+    if not score then return { {}, 0, left_as(sets, id) and 1 or 0, '', '' } end
   end
   ids, go_on = unread_from(sets, id, score)
 else
@@ -76,15 +77,21 @@ else
   for i = 10, 9 + count do ids[i - 9] = ARGV[i] end
 end
 local examined = #ids
-if spreads and not until_place and examined > 0 then
-  local there, shown = {}, redis.call('ZMSCORE', named.posts, unpack(ids))
-  local hidden = redis.call('EXISTS', named.hidden) == 1 and redis.call('ZMSCORE', named.hidden, unpack(ids)) or {}
-  for i, id in ipairs(ids) do
-    if shown[i] or hidden[i] then there[#there + 1] = id end
+if everywhere and not until_place and examined > 0 then
+  local there = {}
+  for _, sets in ipairs(spreads and { named } or all) do
+    local shown = redis.call('ZMSCORE', sets.posts, unpack(ids))
+    local hidden = redis.call('EXISTS', sets.hidden) == 1 and redis.call('ZMSCORE', sets.hidden, unpack(ids)) or {}
+    for i, id in ipairs(ids) do there[id] = there[id] or shown[i] or hidden[i] end
   end
-  ids = there
+  local known = {}
+  for _, id in ipairs(ids) do
+    if there[id] then known[#known + 1] = id end
+  end
+  ids = known
 end
-if #ids == 0 then return { {}, examined, 0, go_on, 0 } end
+local spreading = everywhere and table.concat(ids, ' ') or ''
+if #ids == 0 or (everywhere and until_place) then return { {}, examined, 0, go_on, spreading } end
 local marked = {}
 
 local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
@@ -127,4 +134,4 @@ for _, sets in ipairs(all) do
   end
 end
 note_changes(KEYS[2])
-return { marked, examined, 0, go_on, everywhere and 1 or 0 }
+return { marked, examined, 0, go_on, spreading }
