@@ -120,6 +120,10 @@ copies from imports.
 """
 
 
+BECAME = "became"
+"""An item's field with the id of the item that replaces it: the other direction of `WAS`."""
+
+
 def was_of(text: str) -> tuple[Duplicate, ...]:
     """The posts that an item replaces, whatever their hosts: their feeds declared it."""
     parts = text.split()

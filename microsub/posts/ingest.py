@@ -331,6 +331,12 @@ class PostWriter:
             last = int(await self._redis.command("INCRBY", keys.item_ids(), len(fresh)))
         # The document's first entry is its newest, so it gets the largest id.
         numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
+        became = {
+            other.item: {duplicates.BECAME: item_id}
+            for item_id, one in numbered
+            for other in duplicates.was_of(was.get(one.guid, ""))
+        }
+        await self._items.note(became)
         commands: list[Command] = []
         for item_id, candidate in numbered:
             fields: dict[str, Arg] = {

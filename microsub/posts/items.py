@@ -157,18 +157,19 @@ class Items:
 
     async def duplicates(self, ids: Sequence[str]) -> list[str]:
         """The ids of posts that are the same as any of these, without these. Three round trips at most."""
-        rows = await self.fields(ids, ("feed", "twin", "link", duplicates.WAS))
-        found = {item_id: filled(row) for item_id, row in zip(ids, rows, strict=True) if any(row[1::2])}
+        rows = await self.fields(ids, ("feed", "twin", "link", duplicates.WAS, duplicates.BECAME))
+        found = {item_id: filled(row) for item_id, row in zip(ids, rows, strict=True) if row[1] or row[3] or row[4]}
         sources = await self._sources(feed for feed, identity, *_ in found.values() if identity)
         asking = (
             (identity, duplicates.PostOfFeed(item_id, feed, sources[feed][0], host_of(link)))
-            for item_id, (feed, identity, link, _) in found.items()
+            for item_id, (feed, identity, link, *_) in found.items()
             if identity
         )
         others = await duplicates.look_up(self._redis, duplicates.by_identity(asking))
-        named = [one for some in others.values() for one in some]
-        named += [one for *_, was in found.values() for one in duplicates.was_of(was)]
-        return list({one.item: None for one in named}.keys() - {*ids})
+        same = {one.item for some in others.values() for one in some}
+        for *_, was, became in found.values():
+            same |= {one.item for one in duplicates.was_of(was)} | {*became.split()}
+        return [*same - {*ids}]
 
     async def succeed(self, feed_id: str, former: str, limit: int) -> int:
         """Note which of the feed's `limit` latest posts replace posts of a former feed; returns their number.
@@ -181,13 +182,13 @@ class Items:
         posts = {item_id: (guid, link) for item_id, (guid, link, _) in texts.items()}
         found = await duplicates.predecessors(self._redis, former, posts)
         named = {item_id: f"{texts[item_id][2]} {was} {former}".strip() for item_id, was in found.items()}
-        await self.note(
-            {
-                item_id: {duplicates.WAS: was}
-                for item_id, was in named.items()
-                if Duplicate(found[item_id], former) not in duplicates.was_of(texts[item_id][2])
-            }
-        )
+        new = {
+            item_id: was
+            for item_id, was in named.items()
+            if Duplicate(found[item_id], former) not in duplicates.was_of(texts[item_id][2])
+        }
+        await self.note({found[item_id]: {duplicates.BECAME: item_id} for item_id in new})
+        await self.note({item_id: {duplicates.WAS: was} for item_id, was in new.items()})
         return len(found)
 
     async def has_posts_of(self, feed: FeedRecord, entries: Sequence[ItemToStore], limit: int) -> bool:

@@ -185,9 +185,10 @@ its full text, packed likewise), `full_of` (the link whose page was read for it)
 `version`, `confirmed`, `untold` (version of an edit that isn't announced yet), `score`, `updated`, `discovered`,
 `author`, `link`, `twin` (the identity it shares with duplicates), `twin_at` (Unix time of its last registration),
 `incomplete`, `asked`, `own` (digest of what the post itself says), `condemned`, `was` (duplicates in feeds that have
-become this one), `by_user` (its user wrote it with an app), and the fields that a program saved. `link`, `updated` and
-`twin_at` aren't stored if they are the same as the guid and `discovered` (`posts.thin`). Permanent, deleted when no
-timeline or output feed refers to it any more.
+become this one, and from imports), `became` (the id of the item that names this one in `was`), `by_user` (its user
+wrote it with an app), and the fields that a program saved. `link`, `updated` and `twin_at` aren't stored if they are
+the same as the guid and `discovered` (`posts.thin`). Permanent, deleted when no timeline or output feed refers to it
+any more.
 `posts.items`.
 """
 

@@ -58,8 +58,8 @@ _BATCH_BYTES = 1_000_000
 OWN_FIELDS = frozenset(
     {
         *("ID", "feed", "guid", "score", "discovered", "updated", "Published", "hash", "author", "link", "Data"),
-        *("incomplete", "version", "confirmed", "untold", "asked", "condemned", "twin", "twin_at", "was", "copy"),
-        *(FULL, FULL_OF, AUTOMATIC),
+        *("incomplete", "version", "confirmed", "untold", "asked", "condemned", "twin", "twin_at"),
+        *("was", "became", "copy", FULL, FULL_OF, AUTOMATIC),
     }
 )
 """The fields of an item that ingest writes; all others were added when it was saved."""

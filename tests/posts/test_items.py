@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds.record import COPIED, MERGED, FeedRecord, Feeds
 from microsub.formats.entry_id import told_apart
+from microsub.posts.imported import Imported
 from microsub.posts.ingest import PostWriter
 from microsub.posts.items import Items
 from microsub.posts.values import WRITTEN_GUID, ItemToStore
@@ -241,6 +242,25 @@ async def test_a_strange_feed_can_neither_replace_nor_suppress(redis):
     _, one = await stored_in(redis, "https://evil.example/feed", post)
     _, other = await stored_in(redis, "https://planet.example/feed", post)
     assert await duplicates(redis, one.id, other.id) == [[], []]
+
+
+@pytest.mark.parametrize("way", ["merged", "merged before", "imported"])
+async def test_a_post_and_the_one_that_it_replaces_name_each_other(redis, way):
+    """A post of a feed that has merged into another one, or a user's own copy; another host serves it."""
+    items, feeds = Items(redis), Feeds(redis)
+    former, old = await stored_in(redis, "https://old.example/feed", candidate("one"))
+    successor = await feeds.ensure("https://new.example/feed", NOON)
+    if way == "merged":
+        _, new = await stored_in(redis, "https://new.example/feed", candidate("one"))
+        await items.succeed(successor.id, former.id, 10)
+    elif way == "merged before":
+        await feeds.update(successor.id, {MERGED: former.id})
+        _, new = await stored_in(redis, "https://new.example/feed", candidate("one"))
+    else:
+        await feeds.update(successor.id, {COPIED: "1"})
+        await Imported(redis).note_copies(successor.id, {candidate("one").guid: old.id})
+        _, new = await stored_in(redis, "https://new.example/feed", candidate("one"))
+    assert (await items.duplicates([new.id]), await items.duplicates([old.id])) == ([old.id], [new.id])
 
 
 async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redis):
