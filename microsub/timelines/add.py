@@ -40,7 +40,7 @@ _ADD = load("timeline_add")
 
 
 _OWN = "own"
-"""Marks an item of the user for the script."""
+"""Marks an item for the script that is added as read, as those of the user are."""
 
 UNFILTERED = b"*"
 """In place of filters: the items pass any filter, and the given limits apply."""
@@ -114,10 +114,8 @@ class Adder:
         same time are removed again.
         """
         incoming = Incoming(self._items, feed_id, items, now, unfiltered=unfiltered)
-        (added,) = await self._add_to([TimelineTarget(user, uid, limit, fresh)], incoming)
-        if added.subscribed and items:
-            # They may have been in another channel for long; those of a call that a crash interrupted are here already.
-            await agree(self._redis, [(user, uid)], items, now)
+        # They may have been in another channel for long.
+        (added,) = await self._add_agreeing([TimelineTarget(user, uid, limit, fresh)], incoming, items)
         dead = await take_back(self._redis, self._items, user, uid, added.all_taken, now)
         return added.without(dead) if dead else added
 
@@ -132,23 +130,39 @@ class Adder:
     async def add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
         """`add` new items to several timelines, of several users; results in the order of `targets`.
 
-        One round trip, and another for channels whose filters this process doesn't know yet, or for duplicates of
+        One round trip, and another for channels whose filters this process doesn't know yet, and two for duplicates of
         posts that may have been read. Items that are deleted at the same time are left to the caller.
         """
-        found = await self._add_to(targets, incoming)
-        if incoming.repeated:
-            places = [(one.user, one.uid) for one, added in zip(targets, found, strict=True) if added.subscribed]
-            await agree(self._redis, places, incoming.repeated, float(incoming.now))
+        return await self._add_agreeing(targets, incoming, incoming.repeated)
+
+    async def _add_agreeing(
+        self, targets: Sequence[TimelineTarget], incoming: Incoming, asked: Sequence[TimelineItem]
+    ) -> list[Added]:
+        """Add the items, as read if they are among the `asked` ones and read elsewhere, for users to whom that counts.
+
+        This is asked before, so that no crash leaves them unread, and again of new ones, which were perhaps read
+        meanwhile. Items that were there before keep their state.
+        """
+        if not asked:
+            return await self._add_to(targets, incoming, {})
+        read = await agree(self._redis, {(one.user, one.uid): asked for one in targets})
+        found = await self._add_to(targets, incoming, {at: incoming.with_read(ids) for at, ids in read.items() if ids})
+        came = {(one.user, one.uid): {*added.added, *added.hidden} for one, added in zip(targets, found, strict=True)}
+        new = {at: some for at, ids in came.items() if (some := [item for item in asked if item.id in ids])}
+        await agree(self._redis, new, float(incoming.now))
         return found
 
-    async def _add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
+    async def _add_to(
+        self, targets: Sequence[TimelineTarget], incoming: Incoming, others: Mapping[ChannelKey, Incoming]
+    ) -> list[Added]:
+        """Add the items to timelines; some may get them from `others`."""
         addings = [
             AddProgress(one, UNFILTERED if incoming.unfiltered else self._remembered(one, incoming.feed))
             for one in targets
         ]
         due = addings
         while due:
-            ways = [await incoming.args(one.chosen_by) for one in due]
+            ways = [await others.get((one.target.user, one.target.uid), incoming).args(one.chosen_by) for one in due]
             pairs = [(one, way) for one, way in zip(due, ways, strict=True) if way]
             replies = await self._redis.scripts(
                 [one.call(incoming.feed, incoming.now, way[one.step]) for one, way in pairs]
@@ -231,6 +245,11 @@ class Incoming:
         self._items = newest_first(items)
         self._posts: dict[str, Searched] | None = None
         self._args: dict[bytes, list[list[Arg]]] = {}
+
+    def with_read(self, ids: Collection[str]) -> Incoming:
+        """The same items; those of these ids are added as read."""
+        items = [replace(one, is_own=True) if one.id in ids else one for one in self._items]
+        return Incoming(self._lookup, self.feed, items, float(self.now), unfiltered=self.unfiltered)
 
     async def args(self, filters: bytes) -> list[list[Arg]]:
         """The items that a channel with these filters takes, as the arguments of its script calls."""

@@ -274,24 +274,30 @@ class _Marked:
         self.spreading += split(spreading)
 
 
-async def agree(redis: Redis, places: Sequence[ChannelKey], items: Sequence[TimelineItem], now: float) -> None:
-    """Mark items that came unread into channels as read if they are elsewhere, for users to whom that counts.
+async def agree(
+    redis: Redis, arrivals: Mapping[ChannelKey, Sequence[TimelineItem]], now: float | None = None
+) -> dict[ChannelKey, set[str]]:
+    """The ids of items, by channel, that are read in another channel of users to whom that counts.
 
-    One round trip for a few hundred items, whatever the number of channels.
+    With `now` they are marked as read, for which they must have come into the channel just now: others may be unread
+    there on purpose. One round trip for a few hundred items, whatever the number of channels.
     """
-    named = [" ".join([item.id, *(other.item for other in item.duplicates)]) for item in items]
-    left = [(user, uid, 0) for user, uid in places]
-    while left:
-        replies = await redis.scripts(
-            [
-                load("timeline_agree")(
-                    user, patterns=set_patterns(user), uid=uid, now=now, items=named[at : at + BATCH]
-                )
-                for user, uid, at in left
-            ]
-        )
-        moved = [(user, uid, at + done) for (user, uid, at), done in zip(left, replies, strict=True)]
-        left = [one for one in moved if one[2] < len(named)]
+    named = {
+        at: [" ".join([one.id, *(same.item for same in one.duplicates)]) for one in arrivals[at]] for at in arrivals
+    }
+    how = {"how": "find" if now is None else "mark", "now": now or 0}
+    found, done = {at: set[str]() for at in named}, dict.fromkeys(named, 0)
+    while left := [at for at in named if done[at] < len(named[at])]:
+        calls = [
+            load("timeline_agree")(
+                at[0], patterns=set_patterns(at[0]), uid=at[1], **how, items=named[at][done[at] : done[at] + BATCH]
+            )
+            for at in left
+        ]
+        for at, (examined, ids) in zip(left, await redis.scripts(calls), strict=True):
+            done[at] += examined
+            found[at].update(split(ids))
+    return found
 
 
 def _place(reply: bytes) -> tuple[str, str]:

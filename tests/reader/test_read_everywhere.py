@@ -10,7 +10,9 @@ import pytest
 
 from microsub.base.errors import StoreUnavailable
 from microsub.model.reader import Cursor, Duplicate
+from microsub.model.settings import ChannelSettings, OwnChannelSettings
 from microsub.posts import Items
+from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
@@ -136,6 +138,51 @@ async def test_a_feed_that_is_followed_again_brings_no_read_posts(ann: ReadingVi
     assert await ann.titles("/channel/later") == ["b", "a"]
 
 
+async def test_filling_a_channel_again_marks_no_old_posts(ann: ReadingVisitor) -> None:
+    """Posts that are read in another channel since their feed was followed there stay unread here."""
+    await ann.publish("c", "b", "a")
+    await ann.server.channels.set_settings("ann", "later", OwnChannelSettings(first_fetch_unread=1), ann.server.now)
+    await ann.reader.post(action="follow", channel="later", url=FEED)
+    assert await unread(ann) == (3, 1)
+    (feed,) = await ann.server.channels.followed_feeds("ann")
+    listed = await ann.server.items.newest(feed, 10)
+    await ann.server.adder.fill("ann", "home", feed, listed, ChannelSettings(max_items=0), ann.server.now)
+    assert await unread(ann) == (3, 1)
+
+
+async def test_a_feed_followed_again_and_killed_anywhere_brings_no_read_posts(server: World) -> None:
+    """Neither those of its other channel, nor duplicates of another feed there; the same request is repeated."""
+    redis = Killing(server.redis)
+    adder = Adder(redis, Items(redis))
+    three = [post for name in ("c", "b", "a") for post in posts(name, common=f"the identity of {name}")]
+
+    async def begin() -> None:
+        await server.follow_unscheduled(FEED, "ann", "home")
+        await server.publish(FEED, *three)
+        home = [text(one) for one in await server.redis.command("ZREVRANGE", keys.posts("ann", "home"), 0, -1)]
+        await ReadState(server.redis, server.items).mark("ann", "home", home[1:], "read", server.now)
+        await server.follow_unscheduled(FEED, "ann", "later")
+        await server.follow_unscheduled(COMMENTS, "ann", "copies")
+        await server.follow_unscheduled(COMMENTS, "bob", "home")
+        copied = await server.feeds.ensure(COMMENTS, server.now)
+        await PostWriter(server.redis).write(copied, three, server.now)
+
+    async def act() -> None:
+        feed, copied = [(await server.feeds.ensure(url, server.now)).id for url in (FEED, COMMENTS)]
+        every = ChannelSettings(max_items=0, first_fetch_unread=10)
+        await adder.fill("ann", "later", feed, await server.items.newest(feed, 10), every, server.now)
+        copies = await server.items.timeline_items(await server.items.newest(copied, 10))
+        targets = [TimelineTarget("ann", "copies", 0), TimelineTarget("bob", "home", 0)]
+        await adder.add_to(targets, Incoming(server.items, copied, copies, server.now))
+
+    async def left() -> list[int]:
+        places = [("ann", "home"), ("ann", "later"), ("ann", "copies"), ("bob", "home")]
+        return [len(one) for one in await unread_ids(server.redis, places)]
+
+    await killed_anywhere(redis, begin, act, left)
+    assert await left() == [1, 1, 1, 3]
+
+
 async def test_duplicates_of_another_feed_are_read_with_a_post(ann: ReadingVisitor) -> None:
     """In another channel, where they have ids of their own; one that comes later is read already."""
     await ann.server.follow_unscheduled(COMMENTS, "ann", "later")
@@ -170,7 +217,7 @@ async def test_duplicates_for_many_users_cost_no_further_round_trips(server: Wor
         before = redis.trips
         await Adder(redis, server.items).add_to([TimelineTarget(user, "home", 0, 10) for user in users], incoming)
         trips.append(redis.trips - before)
-    assert trips == [2, 2]
+    assert trips == [3, 3]
 
 
 GONE = [str(number) for number in range(1_000_000, 1_001_001)]

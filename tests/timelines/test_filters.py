@@ -48,7 +48,7 @@ async def test_a_known_filter_costs_one_round_trip(world: OneReader, monkeypatch
     scripts = world.redis.scripts
 
     async def counted(batch):
-        if batch[0][0].name != "timeline_agree":  # asks after the delivery what is read elsewhere
+        if batch[0][0].name != "timeline_agree":  # asks what is read elsewhere
             calls.append(len(batch))
         return await scripts(batch)
 
