@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from microsub.base.clock import DAY
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import undo
-from microsub.timelines import READ_EVERYWHERE
+from microsub.reader.reading.undo import UndoRecord, UndoRecords
+from microsub.redis.protocol import Command
+from microsub.timelines import READ_EVERYWHERE, ReadState
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
+from tests.support.redis_wrappers import Between, Wrapped
 from tests.support.visitor import fields_of
 
 JSON = "application/json"
@@ -169,6 +175,41 @@ async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
         "/marks/undo", {**fields_of((await ann.get("/channel/home")).form("/marks/undo")), "undo": name}
     )
     assert await unread(ann) == 0
+
+
+async def test_an_undo_leaves_a_later_record_alone(ann: ReadingVisitor) -> None:
+    """One that another process makes while the first is undone, just before its record ends."""
+    await ann.publish("b", "a")
+    redis, state = ann.server.redis, ReadState(ann.server.redis, ann.server.items)
+    records, first = UndoRecords(redis, state), (await ann.reader.ids("home"))[0]
+    later: list[UndoRecord | None] = []
+
+    async def before(name: str, _: Any) -> None:
+        if not later and name in {"record_replace", "DEL"}:
+            later.append(await records.remember("ann", {"home": [first]}))
+
+    mine = await records.remember("ann", await state.mark_by_channel("ann", "home", [first], "read", NOON))
+    assert mine is not None
+    assert await UndoRecords(Between(redis, before), state).undo("ann", mine.id, NOON) == 1
+    assert later[0] is not None
+    assert await records.find("ann", later[0].id) == later[0]
+
+
+async def test_two_undo_records_are_never_mixed(ann: ReadingVisitor) -> None:
+    """Two processes record marks at once; whichever record stays has its own posts alone."""
+    await ann.publish("b", "a")
+    redis, state, home = ann.server.redis, ReadState(ann.server.redis, ann.server.items), await ann.reader.ids("home")
+    here, there = UndoRecords(Apart(redis), state), UndoRecords(Apart(redis), state)
+    await state.mark("ann", "home", home, "read", NOON)
+    await asyncio.gather(here.remember("ann", {"home": home[:1]}), there.remember("ann", {"later": home[1:]}))
+    assert len(await redis.command("HKEYS", "user:{ann}:undo")) == len(("id", "count", "in <uid>"))
+
+
+class Apart(Wrapped):
+    """Sends the commands of a pipeline one by one, as other processes' commands can come in between."""
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        return [await self.command(*one) for one in commands]
 
 
 async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:

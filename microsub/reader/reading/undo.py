@@ -15,6 +15,7 @@ from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import raw_fields, text
+from microsub.redis.scripts import load
 from microsub.timelines import ReadState, read_subscription, write_subscription
 
 SECONDS = 600
@@ -50,11 +51,15 @@ class UndoRecords:
         return await self._keep(user, len(kept), [*follow, *_packed({uid: kept})])
 
     async def _keep(self, user: str, count: int, fields: list[Arg]) -> UndoRecord:
-        record, key = UndoRecord(secrets.token_hex(8), count), keys.undo(user)
-        await self._redis.pipeline(
-            [("DEL", key), ("HSET", key, "id", record.id, "count", count, *fields), ("EXPIRE", key, SECONDS)]
-        )
+        record = UndoRecord(secrets.token_hex(8), count)
+        await self._replace(user, "", "id", record.id, "count", count, *fields)
         return record
+
+    async def _replace(self, user: str, known: str, *fields: Arg) -> None:
+        """Replace the record of that name, or any ('')."""
+        await self._redis.script(
+            load("record_replace")(record=keys.undo(user), known=known, seconds=SECONDS, fields=fields)
+        )
 
     async def find(self, user: str, id_: str) -> UndoRecord | None:
         """The undo record of that name, unless it has expired."""
@@ -77,8 +82,8 @@ class UndoRecords:
         ids = {uid: [str(item) for (item,) in struct.iter_unpack("<q", packed)] for uid, packed in kept.items()}
         count = await self._read_state.mark_again(user, ids, now)
         # Only now: a browser repeats the request if this process dies before its reply.
-        if kept and await self._redis.command("HGET", keys.undo(user), "id") == id_.encode():
-            await self._redis.command("DEL", keys.undo(user))
+        if kept:
+            await self._replace(user, id_)
         return count
 
     async def _kept(self, user: str, id_: str) -> dict[str, bytes]:
