@@ -16,9 +16,10 @@ from microsub.base.urls import canonical_feed_url, mask_credentials, without_cre
 from microsub.configuration.follows import FEED_SETTINGS, feed_settings, with_settings
 from microsub.configuration.model import FeedConfig
 from microsub.discovery import HIDDEN, EnteredAddresses, Search
-from microsub.feeds import FeedRecord, push_health, sign_in_headers
+from microsub.feeds import FeedRecord, push_health
 from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
+from microsub.model.sign_ins import sign_in_headers
 from microsub.search import PostSearch
 from microsub.timelines import Followed, Following, SignedFeeds, feed_name, in_turns
 from microsub.web.actions import Action, Call, Reply, Table, channel_in, instant, url_in

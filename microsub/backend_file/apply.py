@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.identifiers import PROFILE, same_me, unfit_profile
 from microsub.base.settings import mask_password
-from microsub.base.urls import canonical_feed_url, normalise_person, normalise_profile
+from microsub.base.urls import canonical_feed_url, normalise_person, normalise_profile, sign_in_of
 from microsub.configuration.facts import Change, ChangeKind, Clash, Current, Forms
-from microsub.configuration.model import ChannelConfig, FeedConfig, SourceConfig, UserConfig
+from microsub.configuration.model import NO_SIGN_IN, ChannelConfig, FeedConfig, SourceConfig, UserConfig
 from microsub.feeds import InternalAddress
 from microsub.model.reader import GLOBAL, SAVED, Subscription
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts, User
     from microsub.configuration.effective import DeclaredSettings
+    from microsub.configuration.model import Backend
     from microsub.feeds import Feeds, OutputStore, SourceStore
-    from microsub.timelines import Channels, Following, Rules
+    from microsub.timelines import Channels, Following, Rules, SignedFeeds
 
 _AT_ONCE = 8
 """How many users are read concurrently."""
@@ -77,6 +78,7 @@ class Applier:
     settings: DeclaredSettings
     outputs: OutputStore
     sources: SourceStore
+    signed: SignedFeeds
 
     # --- the present state
 
@@ -167,6 +169,29 @@ class Applier:
         known = await self.feeds.find_many(urls)
         return Forms(lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url), normalise_profile)
 
+    async def with_addresses(self, backend: Backend, now: float | None) -> Backend:
+        """The declarations with each sign-in of a feed as its address, which has no secret (`feeds.sign_ins`).
+
+        What they send is sealed in the store at time `now`, or, without a time, not kept. Raises ConfigError if there
+        is no usable key.
+        """
+        users = dict(backend.users)
+        for name, user in backend.users.items():
+            if not any(feed.sign_in.sent() for channel in user.channels for feed in channel.feeds):
+                continue
+            channels = [
+                replace(channel, feeds=tuple([await self._at_address(name, feed, now) for feed in channel.feeds]))
+                for channel in user.channels
+            ]
+            users[name] = replace(user, channels=tuple(channels))
+        return replace(backend, users=users) if users != backend.users else backend
+
+    async def _at_address(self, user: str, feed: FeedConfig, now: float | None) -> FeedConfig:
+        if not (headers := feed.sign_in.sent()):
+            return feed
+        url = await self.signed.address_with(user, feed.url, headers, now)
+        return replace(feed, url=url, sign_in=NO_SIGN_IN)
+
     # --- changes
 
     async def clashes(self, changes: Sequence[Change], *, disabled_too: bool = False) -> list[Clash]:
@@ -231,8 +256,8 @@ class Applier:
             case ChangeKind.SOURCE_ADDED | ChangeKind.SOURCE_CHANGED | ChangeKind.SOURCE_REMOVED:
                 await self._source(change, now)
             case ChangeKind.FEED_REMOVED:
-                await self.following.unfollow(user, uid, value.url, now)
-            case ChangeKind.FEED_ADDED | ChangeKind.FEED_RENAMED | ChangeKind.FEED_CHANGED:
+                await self._unfollow(user, uid, value.url, now)
+            case ChangeKind.FEED_ADDED | ChangeKind.FEED_SIGNED | ChangeKind.FEED_RENAMED | ChangeKind.FEED_CHANGED:
                 await self._follow(change, now)
 
     async def _change_account(self, change: Change) -> None:
@@ -292,8 +317,23 @@ class Applier:
         with contextlib.suppress(NotFound):
             await self.sources.revoke(change.user, change.uid)
 
+    async def _unfollow(self, user: str, uid: str, url: str, now: float) -> None:
+        await self.following.unfollow(user, uid, url, now)
+        if sign_in_of(url) is not None:
+            await self.signed.prune(user, now, url)
+
+    async def _sign(self, change: Change, now: float) -> None:
+        """Follow a feed at the address with its new sign-in; what the file says besides comes with further changes."""
+        former = canonical_feed_url(change.former.url) if change.former is not None else ""
+        for one in await self.channels.subscriptions(change.user, change.uid):
+            if canonical_feed_url(one.url) == former:
+                await self.signed.follow_at(change.user, change.uid, one.feed, change.value.url, now)
+
     async def _follow(self, change: Change, now: float) -> None:
         user, uid, wanted = change.user, change.uid, change.value
+        if change.what is ChangeKind.FEED_SIGNED:
+            await self._sign(change, now)
+            return
         if change.what is ChangeKind.FEED_ADDED:
             followed = await self.following.follow(user, uid, wanted.url, now, wanted.name, settings=wanted.settings)
             if FeedConfig.of(replace(followed.subscription, url=wanted.url)) == wanted:

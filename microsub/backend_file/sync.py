@@ -82,6 +82,10 @@ class Administration(Protocol):
         """The forms in which URLs are compared in these users' channels."""
         ...
 
+    async def with_addresses(self, backend: Backend, now: float | None) -> Backend:
+        """The declarations with each sign-in of a feed as its address; kept at time `now`, if given."""
+        ...
+
     async def clashes(self, changes: Sequence[Change]) -> Sequence[Clash]:
         """The users who would share a URL with another user after all these changes."""
         ...
@@ -169,7 +173,7 @@ class Configuration:
         self._notices.lost()
         if self._on_lost is not None:
             await self._on_lost()
-        self._done = None
+        self._done = self._examined = None
         self._on_applied()
         if await self.look() != "busy":
             self._instance = await self._applied.name_instance()
@@ -238,8 +242,18 @@ class Configuration:
         """The checked contents of the file, cached until the file changes."""
         if self._examined is None or self._examined[0] != state.digest:
             report = await asyncio.to_thread(examine, state.body, str(self.path), self._environ)
+            if report.document is not None:
+                try:
+                    document = await self._signed(report.document, self._clock())
+                except ConfigError as error:
+                    return replace(report, problems=(error,), document=None)  # asked again, since no edit ends it
+                report = replace(report, document=document)
             self._examined = state.digest, report
         return self._examined[1]
+
+    async def _signed(self, document: BackendDocument, now: float | None) -> BackendDocument:
+        """The document with addresses in place of sign-ins, so that no secret goes further."""
+        return replace(document, backend=await self._applier.with_addresses(document.backend, now))
 
     async def _apply(self, document: BackendDocument, state: FileState) -> Outcome:
         try:
@@ -264,6 +278,7 @@ class Configuration:
         headline, earlier = "", None
         if self._writes_back and last is not None:
             headline, earlier = await asyncio.to_thread(self._begun_from, document, state, last)
+            earlier = earlier and await self._applier.with_addresses(earlier, None)
         merged = await self._merge(earlier or base, document.backend, state.edited_at)
         problems = await self._told(document, merged)
         if problems:
@@ -532,7 +547,7 @@ class Configuration:
         """
         token = secrets.token_hex(4)
         body = (await asyncio.to_thread(rewrite, document.source, stamped(raw, token))).encode()
-        new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
+        new = await self._signed(await asyncio.to_thread(parse, body, str(self.path), self._environ), self._clock())
         await self._applied.announce(token)
         if state is None:
             written = await asyncio.to_thread(self._file.create, body, self._clock())

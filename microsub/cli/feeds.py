@@ -380,7 +380,7 @@ async def feed_sign_in(
 
               microsub feed sign-in alice https://members.example/feed --headers < headers.txt
     """
-    from microsub.feeds import sign_in_headers
+    from microsub.model.sign_ins import sign_in_headers
 
     if bool(name) + headers + remove != 1:
         raise click.UsageError("expected one of --name, --headers and --remove")

@@ -15,15 +15,25 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from microsub import configuration  # pydantic takes long to load, and only the check of a file needs it
-from microsub.base.errors import ConfigError
+from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.settings import mask_password
-from microsub.base.urls import canonical_feed_url, is_usable, normalise_person, parts_of
+from microsub.base.urls import canonical_feed_url, is_usable, normalise_person, parts_of, without_credentials
 from microsub.configuration import json_text, legacy
 from microsub.configuration.facts import Change, Current, merge
 from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
 from microsub.configuration.legacy import ENDPOINT_UNUSED
-from microsub.configuration.model import NAME, URL, Backend, OutputConfig, PublicFeedConfig, decode, kind_at
+from microsub.configuration.model import (
+    NAME,
+    URL,
+    Backend,
+    OutputConfig,
+    PublicFeedConfig,
+    SignInConfig,
+    decode,
+    kind_at,
+)
 from microsub.model.settings import NOTES, POST_TYPES
+from microsub.model.sign_ins import MOST_BYTES, MOST_HEADERS, sign_in_headers
 
 UNUSABLE_UIDS = ("global", "saved")
 """Uids with another meaning in the protocol. `notifications` may be declared, to give it feeds and settings."""
@@ -33,6 +43,9 @@ ENDPOINT_IN_CLEAR = (
 )
 
 _CLOSE = 0.75
+
+_SIGN_IN = len(("users", "alice", "channels", 0, "feeds", 0))
+"""Where in a path the sign-in of a feed stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +248,9 @@ def expected_by(error: Mapping[str, Any]) -> str:
     return _EXPECTED.get(error["type"], str(error["msg"])).format_map(values)
 
 
+_HIDDEN = "a value that isn't shown"
+
+
 def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) -> None:
     path, kind, values = error["loc"], error["type"], dict(error.get("ctx", {}))
     if kind == "unexpected_keyword_argument":
@@ -250,7 +266,7 @@ def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) 
     else:
         if path[-1:] == ("url",) and isinstance(_at(document, path[:-1]), str):
             path = path[:-1]  # text that stands for the object
-        found = findings.written(path, error["input"])
+        found = _HIDDEN if path[_SIGN_IN : _SIGN_IN + 1] == ("sign_in",) else findings.written(path, error["input"])
     expected = expected_by(error)
     if kind == "dataclass_type" and issubclass(kind_at(path), PublicFeedConfig):
         expected = "text or an object"
@@ -271,7 +287,7 @@ def _unknown_key(path: Path, findings: BackendFindings) -> None:
     kind = kind_at(path[:-1])
     known = [one.name for one in fields(kind)]
     near = _near(key, known)
-    if near or issubclass(kind, PublicFeedConfig):
+    if near or issubclass(kind, PublicFeedConfig | SignInConfig):
         findings.wrong(path, f"the unknown key '{key}'", f"one of {', '.join(known)}{near}")
     else:
         findings.warn(path, "unknown key, which has no effect (for notes, use names that begin with 'x-')")
@@ -335,6 +351,8 @@ def _check_feeds(feeds: Any, path: Path, findings: BackendFindings) -> None:
         here: Path = (*path, index)
         url = feed.get("url") if isinstance(feed, Mapping) else feed
         if isinstance(feed, Mapping):
+            if isinstance(feed.get("sign_in"), Mapping):
+                _check_sign_in(feed["sign_in"], url, (*here, "sign_in"), findings)
             here = (*here, "url")
         if not isinstance(url, str):
             continue
@@ -343,6 +361,21 @@ def _check_feeds(feeds: Any, path: Path, findings: BackendFindings) -> None:
             findings.wrong(
                 here, f"{findings.written(here, url)} again", f"each feed only once per channel: {first} is the same"
             )
+
+
+def _check_sign_in(part: Mapping[str, Any], url: Any, path: Path, findings: BackendFindings) -> None:
+    said, headers = [part.get(name, "") for name in ("user_name", "password")], part.get("headers", [])
+    if not isinstance(headers, list) or not all(isinstance(text, str) for text in (*said, *headers)):
+        return  # which the form says
+    if not any((*said, *headers)):
+        findings.wrong(path, "no credentials", "a user_name and a password, or headers")
+    elif isinstance(url, str) and without_credentials(url) != url:
+        findings.wrong(path, "credentials besides those in the URL", "a URL without a user and a password")
+    try:
+        sign_in_headers(said[0], said[1], "\n".join(headers))
+    except InvalidRequest:
+        all_of = f"each header once, and at most {MOST_HEADERS} with {MOST_BYTES} bytes"
+        findings.wrong(path, "credentials that can't be sent together", all_of)
 
 
 def _check_filters(filters: Mapping[str, Any], path: Path, findings: BackendFindings) -> None:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from microsub.base.settings import mask_password
-from microsub.base.urls import canonical_feed_url, normalise_profile
+from microsub.base.urls import canonical_feed_url, normalise_profile, without_credentials
 from microsub.configuration.json_text import escape
 from microsub.configuration.model import (
     Backend,
@@ -51,6 +51,7 @@ class ChangeKind(Enum):
     MUTED = "channel {user}/{uid}: mute {value}"  # before feeds, so that it applies to their posts
     BLOCKED = "channel {user}/{uid}: block {value}"
     FEED_ADDED = "channel {user}/{uid} follows {value}"  # before removals: a feed that moves always has a follower
+    FEED_SIGNED = "channel {user}/{uid}: sign-in of {value} changed"
     FEED_RENAMED = "channel {user}/{uid}: name of a feed changed: {value}"
     FEED_CHANGED = "channel {user}/{uid}: settings of {value} changed"
     FEED_REMOVED = "channel {user}/{uid} no longer follows {value}"
@@ -84,7 +85,7 @@ class Change:
     of a rule, whether a user is an admin, the name of a channel, a FeedConfig, whole settings, or uids in order. `uid`
     is `global` for rules of all channels, and the name for an output feed or source. `restored`: the change restores a
     removed user or channel with its data. `former` is the FeedConfig from which that of FEED_CHANGED was made: only
-    what differs is changed.
+    what differs is changed; or that of FEED_SIGNED, whose address had another sign-in.
     """
 
     what: ChangeKind
@@ -345,7 +346,10 @@ class _UserMerger:
     def edits(self, uid: str, before: Facts, after: Facts, present: Facts) -> None:
         """Merge the facts of one channel, or of `global`."""
         settings: dict[str, Any] = {}
+        signed = self.signed(uid, before, after, present)
         for fact in dict.fromkeys([*after, *before]):
+            if fact in signed:
+                continue
             was, wanted, there = before.get(fact), after.get(fact), present.get(fact)
             if was == wanted and fact != _ENDPOINT:
                 continue
@@ -376,6 +380,25 @@ class _UserMerger:
             now = {name: said.value for (kind, name), said in present.items() if kind == "setting"} | settings
             value = OwnChannelSettings(**{name: part for name, part in now.items() if part is not None})
             self.change(ChangeKind.CHANNEL_SETTINGS, uid, value)
+
+    def signed(self, uid: str, before: Facts, after: Facts, present: Facts) -> set[Fact]:
+        """Merge edits of sign-ins, which make a followed feed another one; the facts that this decides."""
+        decided: set[Fact] = set()
+        if all(fact in before for fact in after):
+            return decided  # nothing can have got another address
+        was, wanted, there = map(_by_bare_address, (before, after, present))
+        for address, new in wanted.items():
+            old = was.get(address, new)
+            now = old if old in present else there.get(address, new)
+            if new in before or new in {old, now} or after.keys() & {old, now}:
+                continue
+            decided |= {old, new}
+            what = f"sign-in of {mask_password(address)} in {self.name}/{uid}"
+            if now == old or self.conflict(what, "another one", "another one", uid):
+                wanted_feed, former = _feed(after[new]), _feed(present[now])
+                self.changes.append(Change(ChangeKind.FEED_SIGNED, self.name, uid, wanted_feed, former=former))
+                self.feed_settings(uid, _feed(before[old]), wanted_feed, replace(former, url=wanted_feed.url))
+        return decided
 
     def rule(
         self, kind: str, uid: str, was: FactValue | None, wanted: FactValue | None, there: FactValue | None
@@ -472,6 +495,12 @@ class _UserMerger:
 
 _ENDPOINT: Fact = ("token_endpoint", "")
 """Always compared, because a user restored by a command has none until the file is merged."""
+
+
+def _by_bare_address(facts: Facts) -> dict[str, Fact]:
+    """The facts of feeds by their addresses without credentials; the first one if several are the same."""
+    feeds = [(fact, said) for fact, said in facts.items() if fact[0] == "feed"]
+    return {canonical_feed_url(without_credentials(said.url)): fact for fact, said in reversed(feeds)}
 
 
 def _feed(said: FactValue) -> FeedConfig:

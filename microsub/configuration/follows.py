@@ -14,7 +14,7 @@ from microsub.base.errors import InvalidRequest
 from microsub.configuration.document import describe, expected_by
 from microsub.configuration.model import FeedConfig, PublicFeedConfig, decode, encode
 
-FEED_SETTINGS = tuple(one.name for one in fields(FeedConfig) if one.name != "url")
+FEED_SETTINGS = tuple(one.name for one in fields(FeedConfig) if one.name not in {"url", "sign_in"})
 """The names of the settings, in the order of the reference."""
 
 _URL = "https://feed.example/"

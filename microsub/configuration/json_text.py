@@ -27,6 +27,9 @@ _WIDTH = 100
 """New lists and objects of plain values up to this many characters go on one line."""
 
 
+_SECRET = re.compile(r"\"(user_name|password|headers)\"|\"[A-Za-z0-9-]+: |://[^/\s]*@")
+"""Marks of a line that may contain a secret."""
+
 _LEVELS = 100
 """How deep lists and objects may be nested; deeper nesting would reach Python's recursion limit."""
 
@@ -125,6 +128,8 @@ def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
         expected += " after the comma (JSON allows no comma before a closing bracket)"
     elif around.startswith(("//", "/*", "#")):
         expected += " (JSON allows no comments)"
+    if around and _SECRET.search(text[text.rfind("\n", 0, position) + 1 :].partition("\n")[0]):
+        return "a text that isn't shown", expected
     return f"'{around}'" if around else end, expected
 
 

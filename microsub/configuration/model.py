@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from microsub import model
+from microsub.base.errors import InvalidRequest
 from microsub.base.identifiers import PROFILE, unfit_profile
 from microsub.base.plaintext import unprintable
 from microsub.base.urls import MAX_URL, domain, is_usable
@@ -38,6 +39,7 @@ from microsub.model.settings import (
     number,
     stated,
 )
+from microsub.model.sign_ins import LONGEST_NAME, MOST_BYTES, MOST_HEADERS, sign_in_headers
 
 T = TypeVar("T")
 
@@ -79,6 +81,22 @@ def _no_color(text: str) -> str | None:
     return None if re.fullmatch(COLOR, text) else ""
 
 
+def _unsendable(text: str) -> str | None:
+    return None if text.isprintable() else ""
+
+
+def _no_user(text: str) -> str | None:
+    return "" if ":" in text else _unsendable(text)
+
+
+def _no_header(text: str) -> str | None:
+    try:
+        sign_in_headers(headers=text)
+    except InvalidRequest:
+        return ""
+    return "" if "\n" in text else None
+
+
 def _no_query(text: str) -> str | None:
     try:
         parsed(text, time.time())
@@ -98,6 +116,12 @@ Language = Annotated[str, Fits(_no_language, "a language tag such as en or pt-BR
 InstanceName = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 40)]
 Color = Annotated[str, Fits(_no_color, "a colour such as #0b57a4", COLOR, 7)]
 SourceTitle = Annotated[str, Fits(_unprintable, "printable text that isn't blank", r"\S", 200)]
+UserName = Annotated[str, Fits(_no_user, "printable text without a colon", r"^[^:]*$", LONGEST_NAME)]
+Password = Annotated[str, Fits(_unsendable, "printable text", longest=LONGEST_NAME)]
+Header = Annotated[
+    str,
+    Fits(_no_header, "one `Name: value` in ASCII, with a name that this server doesn't set itself", ":", MOST_BYTES),
+]
 Query = Annotated[str, Fits(_no_query, "a search in the syntax of `action=search`", r"\S", MOST_OF_QUERY)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
 Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
@@ -366,9 +390,41 @@ class PublicFeedConfig:
             object.__setattr__(self, "name", " ".join(self.name.split()))
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class SignInConfig:
+    """Credentials with which a feed is asked for, for this user alone. They are sent to the feed's own origin only."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    user_name: Maybe[UserName] = declared("The user name (HTTP Basic).")
+    password: Maybe[Password] = declared("Its password, best as a variable such as `${MEMBERS_PASSWORD}`.")
+    headers: tuple[Header, ...] = declared(
+        f"Headers, such as `Cookie: session=…` or `X-Api-Key: ${{NEWS_KEY}}`; at most {MOST_HEADERS} with "
+        f"{MOST_BYTES} bytes, `Authorization` of the user name included.",
+        (),
+    )
+
+    def __repr__(self) -> str:
+        return f"SignInConfig({'…' if self.sent() else ''})"
+
+    def sent(self) -> Mapping[str, str]:
+        """The headers to send, by lower-case name; none without a sign-in. Raises InvalidRequest."""
+        if self == NO_SIGN_IN:
+            return {}
+        return sign_in_headers(self.user_name or "", self.password or "", "\n".join(self.headers))
+
+
+NO_SIGN_IN = SignInConfig()
+
+
 @dataclass(frozen=True)
 class FeedConfig(FollowSettings, PublicFeedConfig):
     """A feed in a channel: only its URL, or an object."""
+
+    sign_in: SignInConfig = field(
+        default_factory=SignInConfig,
+        metadata={"description": "Credentials of this user, who then follows a feed of their own at the URL."},
+    )
 
     @classmethod
     def of(cls, follow: Subscription) -> FeedConfig:
@@ -571,7 +627,9 @@ def decode(kind: type[T], part: Any) -> T:
 
 
 def encode(value: Any) -> Any:
-    """The document of a value; defaults are left out."""
+    """The document of a value; defaults are left out. Sign-ins must have become addresses (`SignInConfig`)."""
+    if isinstance(value, SignInConfig):
+        raise TypeError("a sign-in is never written")
     if is_dataclass(value):
         found = {name: encode(part) for name, part in stated(value).items()}
         return found["url"] if isinstance(value, PublicFeedConfig) and len(found) == 1 else found

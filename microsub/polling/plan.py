@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from microsub.base.clock import DAY, HOUR
-from microsub.base.urls import canonical_feed_url
+from microsub.base.urls import canonical_feed_url, without_sign_in
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds import (
     LONGEST_HOLD,
@@ -58,14 +58,15 @@ class PollPolicy:
 
 
 def poll_policy(settings: InstanceSettings, url: str, chosen: RequestSettings = NO_REQUEST_SETTINGS) -> PollPolicy:
-    """The settings of the feed at the canonical `url`, in any spelling of its address.
+    """The settings of the feed at the canonical `url`, in any spelling of its address, with or without a sign-in.
 
     What its followers have `chosen` holds where backend.json says nothing; their interval has the usual bounds.
     """
     polling = settings.polling
     own = settings.feeds.get(url)
     if own is None:
-        own = next((value for key, value in settings.feeds.items() if canonical_feed_url(key) == url), None)
+        spelled = {url, without_sign_in(url)}
+        own = next((value for key, value in settings.feeds.items() if canonical_feed_url(key) in spelled), None)
     bounds = PollPolicy(least=polling.min_interval, most=polling.max_interval)
     if chosen.interval is not None:
         bounds = replace(bounds, fixed=min(max(chosen.interval, bounds.least), bounds.most))

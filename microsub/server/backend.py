@@ -15,7 +15,7 @@ from microsub.base.plaintext import shown
 from microsub.base.settings import Settings
 from microsub.configuration.facts import Change, ChangeKind
 from microsub.model.reader import ALL_SCOPES
-from microsub.server.stores import Stores, following, open_stores, sources, tell_failure
+from microsub.server.stores import Stores, following, open_stores, signed_feeds, sources, tell_failure
 
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendDocument
@@ -34,6 +34,7 @@ def applier(stores: Stores) -> backend_file.Applier:
         stores.declared,
         stores.outputs,
         sources(stores),
+        signed_feeds(stores),
     )
 
 

@@ -191,9 +191,11 @@ class Following:
         await self._articles.add_within(ARTICLES, [ArticlesWanted(feed_id).to_fields()])
 
     async def change_address(
-        self, user: str, feed_id: str, url: str, now: float, *, most: int | None = None
+        self, user: str, feed_id: str, url: str, now: float, *, most: int | None = None, only: str | None = None
     ) -> FeedRecord:
         """Follow the feed at `url` instead of another one, in all channels that follow that, with name and settings.
+
+        `only` names a channel if the others stay as they are.
 
         Posts stay, until the same ones of the new feed replace them and keep their read state. Raises NotFound if the
         user doesn't follow the other one, and QuotaReached for a user of at most `most` feeds who has newly followed
@@ -201,6 +203,7 @@ class Following:
         """
         everywhere = await self._channels.all_subscriptions(user)
         holders = [uid for uid, some in everywhere.items() if any(one.feed == feed_id for one in some)]
+        holders = holders if only is None else [uid for uid in holders if uid == only]
         if not holders:
             raise not_followed(url)
         if most is not None:

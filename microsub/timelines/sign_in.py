@@ -43,6 +43,24 @@ class SignedFeeds:
             await self.prune(user, now, address)  # each attempt would take some kilobytes for a day
             raise
 
+    async def follow_at(self, user: str, uid: str, feed_id: str, url: str, now: float) -> None:
+        """Have a channel follow a feed at an address with another sign-in (`address_with`), or none, in place of this.
+
+        Raises what `Following.change_address` raises.
+        """
+        record = await self._feeds.get(feed_id)
+        await self._following.change_address(user, feed_id, url, now, only=uid)
+        await self.prune(user, now, record.url if record is not None else "")
+
+    async def address_with(self, user: str, url: str, headers: Mapping[str, str], now: float | None) -> str:
+        """The address at which the user follows the feed at `url` with these headers, which are kept at time `now`.
+
+        Nothing is kept without a time. Raises ConfigError if there is no usable key.
+        """
+        if now is None:
+            return self._sign_ins.address(user, url, headers)
+        return await self._sign_ins.keep(user, url, headers, now)
+
     async def remove(self, user: str, feed_id: str, now: float) -> FeedRecord:
         """Have a followed feed asked for without credentials; returns the feed that all such followers share.
 

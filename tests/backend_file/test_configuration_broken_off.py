@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from microsub.base.errors import StoreUnavailable
+from microsub.base.urls import host_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
@@ -34,6 +35,9 @@ EDITS = {
     "feeds come and go": document(ann={"home": [B, D], "news": [A, C]}, bob={"home": [C]}),
     "a channel comes and one goes": document(ann={"home": [A, B], "more": [C, D]}, bob={"home": [C]}),
     "a user comes and one goes": document(ann={"home": [A, B], "news": [C]}, eve={"home": [A, D]}),
+    "a feed gets a sign-in": document(
+        ann={"home": [{"url": A, "sign_in": {"password": "pass"}, "name": "Mine"}, B], "news": [C]}, bob={"home": [C]}
+    ),
     "a user is somebody else": document(ann={"home": [A]}, bob={"else": [C, D]}),
 }
 
@@ -45,14 +49,16 @@ class Killed(Exception):
 async def outcome(configured: Configured) -> Any:
     """The follows of each user, as users, feeds and the schedule have them."""
     feeds = {}
-    for url in (A, B, C, D):
+    state = await configured.state()
+    followed = {url for channels in state.values() for _, urls in channels.values() for url in urls}
+    for url in sorted({A, B, C, D, *followed}):
         feed = await configured.feeds.find(url)
         if feed is not None:
-            due = await configured.redis.command("ZSCORE", keys.host_due(url.split("/")[2]), feed)
+            due = await configured.redis.command("ZSCORE", keys.host_due(host_of(url)), feed)
             followers = await configured.feeds.subscribers(feed)
             feeds[url] = followers, due is not None or not followers
     users = {user.name: user.disabled is None for user in await configured.accounts.users()}
-    return await configured.state(), feeds, users, [key async for key in stray(configured.redis)]
+    return state, feeds, users, [key async for key in stray(configured.redis)]
 
 
 async def stray(redis: Redis) -> Any:
@@ -62,7 +68,7 @@ async def stray(redis: Redis) -> Any:
 
 async def prepared(redis: Redis, tmp_path: Path, edit: str) -> Configured:
     """A server with the file before the edit applied, and the edited file saved."""
-    configured = Configured(redis, tmp_path / "backend.json")
+    configured = Configured(redis, tmp_path / "backend.json", key_file=tmp_path / "key")
     await configured.apply(BEFORE, at=NOW)
     if edit == "a user is somebody else":
         await configured.apply(document(ann={"home": [A]}), at=NOW + 1)
@@ -73,7 +79,7 @@ async def prepared(redis: Redis, tmp_path: Path, edit: str) -> Configured:
 @pytest.mark.parametrize("edit", EDITS)
 async def test_the_next_process_completes_a_partial_edit(real_redis: Redis, tmp_path: Path, edit: str) -> None:
     """A death before any of the round trips changes nothing in the result, followers and schedule included."""
-    redis = real_redis
+    redis, key = real_redis, tmp_path / "key"
     whole = await prepared(redis, tmp_path, edit)
     names = await redis.command("KEYS", "*")
     copies = await redis.pipeline([("DUMP", name) for name in names])
@@ -93,10 +99,10 @@ async def test_the_next_process_completes_a_partial_edit(real_redis: Redis, tmp_
         await redis.command("FLUSHDB")
         await redis.pipeline(beginning)
         try:
-            await Configured(Between(redis, before), tmp_path / "backend.json").configuration.look()
+            await Configured(Between(redis, before), tmp_path / "backend.json", key_file=key).configuration.look()
         except Killed:
             await redis.command("DEL", keys.lease("config"))
-            after = Configured(redis, tmp_path / "backend.json")
+            after = Configured(redis, tmp_path / "backend.json", key_file=key)
             assert await after.configuration.look() in {"applied", "unchanged"}
             assert await outcome(after) == expected, f"after {trips} round trips"
         else:

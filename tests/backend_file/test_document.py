@@ -36,9 +36,7 @@ from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub_demo.publisher import backend_document
 from scripts.reference import schema
 
-OF_A_FEED = (
-    "url, name, view, full_text, article, article_without, hide_in_all, notify, keep_unread_days, paused, filter"
-)
+OF_A_FEED = "url, name, view, full_text, article, article_without, hide_in_all, notify, keep_unread_days, paused, filter, sign_in"
 
 EXAMPLE = Path(__file__).parents[2] / "backend.json.example"
 

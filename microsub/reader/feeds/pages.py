@@ -22,16 +22,15 @@ from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, without_credentials
 from microsub.feeds import (
-    MOST_HEADERS,
     NO_REQUEST_SETTINGS,
     FeedCondition,
     FeedRecord,
     Feeds,
     RequestSettings,
-    sign_in_headers,
 )
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
+from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
 from microsub.polling import PollOnRequest
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.channels.filters import tried, words_in
