@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,9 +22,10 @@ from microsub.articles.extraction import ARTICLE_IN, NONE
 from microsub.articles.icons import IconFinder
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import ParseError
+from microsub.base.locks import KeyedLocks
 from microsub.base.urls import host_of, sign_in_of, with_credentials_of
 from microsub.feeds import Event
-from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest
+from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest, who_asks
 from microsub.formats.chapters import CHAPTERS_IN
 from microsub.formats.entry_id import body_text
 from microsub.formats.lookups import is_worth_it
@@ -137,11 +139,15 @@ class TriedPage:
 
 
 class PageReader:
-    """Reads articles: fetches pages with `fetcher`, which spaces requests to a host, and parses them with `parser`."""
+    """Reads articles: fetches pages with `fetcher`, which spaces requests to a host, and parses them with `parser`.
+
+    A user who asks (`fetch.asking_for`) has one page parsed at a time, so that slow ones delay only that user.
+    """
 
     def __init__(self, fetcher: Fetching, parser: ParsePool) -> None:
         self._fetcher = fetcher
         self._parser = parser
+        self._turns = KeyedLocks()
 
     async def read(
         self, link: str, title: str, feed: str = "", selectors: Selectors = NO_SELECTORS
@@ -172,9 +178,10 @@ class PageReader:
             return NoArticle(found.detail, found.lasting, closed)
         if not isinstance(found, Fetched):
             return NoArticle(NONE, lasting=False)
-        about = found.final_url, found.content_type, *arguments
+        about, asker = (found.final_url, found.content_type, *arguments), who_asks()
         try:
-            return await self._parser.run(task, found.url, found.body, *about, keys=("articles",))
+            async with self._turns.of(asker) if asker else nullcontext():
+                return await self._parser.run(task, found.url, found.body, *about, keys=(asker or "articles",))
         except ParseError as error:
             error.__traceback__ = None  # it would keep the document in memory
             return NoArticle(error.detail, lasting=True)

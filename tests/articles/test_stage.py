@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 
 from microsub.articles import ArticleStage, PageReader
 from microsub.articles.stage import SECONDS, TROUBLE
+from microsub.fetch import asking_for
+from microsub.model.jf2 import Content
 from microsub.model.settings import FollowSettings
+from microsub.parsing.pool import ParsePool
 from microsub.posts import ArticlesWanted
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -347,6 +351,41 @@ async def test_a_feed_of_long_posts_is_read_a_few_at_a_time(real_redis: Redis, s
         redis.most = 0
         await stage(it).handle(Message("1-1", ArticlesWanted(followed.id).to_fields()))
         assert 0 < redis.most <= 4
+
+
+class BusyParser:
+    """Parses until it is `free`; counts how many pages of each requester it parses at a time, at `most`."""
+
+    def __init__(self) -> None:
+        self.now, self.most = Counter[str](), Counter[str]()
+        self.free = asyncio.Event()
+
+    async def run(self, *_: object, keys: tuple[str]) -> Content:
+        (key,) = keys
+        self.now[key] += 1
+        self.most |= self.now
+        await self.free.wait()
+        self.now[key] -= 1
+        return Content("<p>It.</p>", "It.")
+
+
+async def test_slow_pages_of_a_user_take_one_parser_at_a_time(site: Publisher, it: World) -> None:
+    """So the pages of other users don't wait for them; those of the server itself aren't limited."""
+    site.serve("/one", page("One"))
+    parser, url = BusyParser(), site.url("/one", HOST)
+    reader = PageReader(it.fetcher, cast(ParsePool, parser))
+
+    async def read(user: str) -> object:
+        with asking_for(user):
+            return await reader.read(url, "One")
+
+    reading = [asyncio.create_task(read(user)) for user in (*["user ann"] * 5, "user bob", *[""] * 3)]
+    async with asyncio.timeout(20):
+        while site.count("/one") < len(reading) or parser.most.total() < 5:
+            await asyncio.sleep(0.01)
+    parser.free.set()
+    assert await asyncio.gather(*reading) == [Content("<p>It.</p>", "It.")] * len(reading)
+    assert parser.most == {"user ann": 1, "user bob": 1, "articles": 3}
 
 
 async def test_a_worker_that_is_killed_anywhere_leaves_the_same_texts(real_redis: Redis, site: Publisher) -> None:
