@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         set_or_deleted,
     )
     from microsub.feeds.requests import NO_REQUEST_SETTINGS, RequestSettings
-    from microsub.feeds.sign_ins import SignIns, prune_sign_ins
+    from microsub.feeds.sign_ins import SignIns
     from microsub.feeds.sources import KIND, Source, SourceStore
     from microsub.feeds.trouble import FeedGone, FeedMoved, FeedUnreadable, Trouble
     from microsub.feeds.url_index import all_addresses, forget_gone_addresses

@@ -25,8 +25,11 @@ from microsub.base.urls import ascii_host, sign_in_of, web_parts, with_sign_in, 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import raw_fields
+from microsub.redis.scripts import load
 
 log = structlog.get_logger(__name__)
+
+_CHANGED_IF = load("compare_and_set")
 
 _UNUSED = DAY
 """Seconds for which a new sign-in is kept although no follow names it: a follow of it may be in progress."""
@@ -78,28 +81,38 @@ class SignIns:
             log.warning("the key of sign-ins can't be used", error=str(error))
             return None
 
-    async def has_any(self, user: str) -> bool:
-        """Whether there are sign-ins of the user."""
-        return bool(await self._redis.command("EXISTS", keys.sign_ins(user)))
+    async def held(self, user: str) -> dict[str, bytes]:
+        """The user's sign-ins as they are stored, by id: for `forget`."""
+        return raw_fields(await self._redis.command("HGETALL", keys.sign_ins(user)))
+
+    async def forget(
+        self, user: str, held: Mapping[str, bytes], followed: Collection[str], now: float, dropped: str = ""
+    ) -> None:
+        """Delete those that no `followed` address names: at once the one that `dropped` names, others if they are old.
+
+        `held` was read before the follows; one that was kept again since stays, because a follow of it is in progress.
+        """
+        used = {named[1] for url in followed if (named := sign_in_of(url)) is not None}
+        ended = (sign_in_of(dropped) or ("", ""))[1]
+        old = [
+            (name, sealed, "")
+            for name, sealed in held.items()
+            if name not in used and (name == ended or float(sealed.partition(b" ")[0]) < now - _UNUSED)
+        ]
+        await self._redis.scripts([_CHANGED_IF(record=keys.sign_ins(user), fields=one) for one in old])
+
+    async def renew(self, user: str, url: str, now: float) -> None:
+        """Keep the user's sign-in that the address names for as long as a new one, because its follow may come back."""
+        named = sign_in_of(url)
+        sealed = await self._redis.command("HGET", keys.sign_ins(user), named[1]) if named is not None else None
+        if named is not None and sealed is not None:
+            later = b"%d " % now + sealed.partition(b" ")[2]
+            await self._redis.script(_CHANGED_IF(record=keys.sign_ins(user), fields=(named[1], sealed, later)))
 
     async def is_readable(self, url: str) -> bool:
         """Whether the sign-in that the address names can be read."""
         named = sign_in_of(url)
         return named is not None and await self.headers(*named, _origin(url)) is not None
-
-
-async def prune_sign_ins(redis: Redis, user: str, followed: Collection[str], now: float, dropped: str = "") -> None:
-    """Delete those that none of the `followed` addresses names: at once the one that `dropped` names, others if old."""
-    held = raw_fields(await redis.command("HGETALL", keys.sign_ins(user)))
-    used = {named[1] for url in followed if (named := sign_in_of(url)) is not None}
-    ended = (sign_in_of(dropped) or ("", ""))[1]
-    old = [
-        name
-        for name, sealed in held.items()
-        if name not in used and (name == ended or float(sealed.partition(b" ")[0]) < now - _UNUSED)
-    ]
-    if old:
-        await redis.command("HDEL", keys.sign_ins(user), *old)
 
 
 def _about(user: str, name: str, origin: str) -> str:

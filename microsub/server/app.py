@@ -368,6 +368,7 @@ def _reader_routes(
             stores.feeds,
             parts.reading,
             undo,
+            signed=signed_feeds(stores),
             quotas=parts.quotas,
             polls=parts.polls,
             survey=parts.survey,

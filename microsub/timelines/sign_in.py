@@ -8,7 +8,8 @@ from typing import Literal
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.base.texts import N_
 from microsub.base.urls import canonical_feed_url, sign_in_of, without_credentials
-from microsub.feeds import FeedRecord, Feeds, SignIns, prune_sign_ins
+from microsub.feeds import FeedRecord, Feeds, SignIns
+from microsub.model.reader import Subscription
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels.follows import every_channel
 from microsub.timelines.channels.store import Channels
@@ -38,10 +39,12 @@ class SignedFeeds:
         record = await self._polled(user, feed_id)
         address = await self._sign_ins.keep(user, record.url, headers, now)
         try:
-            return await self._change(user, record, address, now, most)
+            own = await self._change(user, record, address, now, most)
         except QuotaReached:
             await self.prune(user, now, address)  # each attempt would take some kilobytes for a day
             raise
+        await self._sign_ins.keep(user, record.url, headers, now)  # another follow of it may have ended meanwhile
+        return own
 
     async def follow_at(self, user: str, uid: str, feed_id: str, url: str, now: float) -> None:
         """Have a channel follow a feed at an address with another sign-in (`address_with`), or none, in place of this.
@@ -76,14 +79,21 @@ class SignedFeeds:
         return "given" if without_credentials(record.url) != record.url else "none"
 
     async def prune(self, user: str, now: float, dropped: str = "") -> None:
-        """Delete the user's sign-ins that no follow names (`prune_sign_ins`)."""
-        if not await self._sign_ins.has_any(user):
+        """Delete the user's sign-ins that no follow names (`SignIns.forget`)."""
+        held = await self._sign_ins.held(user)
+        if not held:
             return
         everywhere = await self._channels.subscriptions_of(user, await every_channel(self._redis, user))
         followed = {one.feed: one.url for some in everywhere.values() for one in some}
         records = await self._feeds.get_many(followed)
         addresses = {*followed.values(), *(one.url for one in records.values())}
-        await prune_sign_ins(self._redis, user, addresses, now, dropped)
+        await self._sign_ins.forget(user, held, addresses, now, dropped)
+
+    async def renew(self, user: str, follow: Subscription, now: float) -> None:
+        """Keep the sign-in of a follow for a day, because its end may be undone."""
+        record = await self._feeds.get(follow.feed)
+        for url in {follow.url, record.url if record is not None else follow.url}:
+            await self._sign_ins.renew(user, url, now)
 
     async def _polled(self, user: str, feed_id: str) -> FeedRecord:
         if feed_id not in await self._channels.followed_feeds(user):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, QuotaReached
 from microsub.base.urls import sign_in_of
 from microsub.feeds import FeedRecord
@@ -22,7 +24,7 @@ from microsub.timelines import new_in_a_day
 from tests.reader.conftest import ADDRESS, ReadingVisitor
 from tests.support.invariants import all_keys
 from tests.support.readers import instance
-from tests.support.redis_wrappers import Killing, killed_anywhere
+from tests.support.redis_wrappers import Between, Killing, killed_anywhere
 from tests.support.visitor import Shown, Visitor, begin_session
 from tests.support.web import Answer, Asked, Publisher, publisher, redirect_reply
 from tests.support.world import World, loopback
@@ -426,6 +428,57 @@ async def test_sign_ins_given_at_once_leave_one_follow(server: World, site: Publ
         replies = await asyncio.gather(*every)
     assert {reply.status_code for reply in replies} == {200, 404}
     assert (await own_feed(server, "ann")).id != common.id
+
+
+async def test_an_undone_unfollow_brings_them_back(server: World, site: Publisher) -> None:
+    """Given long ago, also if upkeep runs between the two; forgotten if nobody undoes it."""
+    ann = await visitor(server, "ann", site.serve("/feed", members_only))
+    await sign_in(ann, "ann", user_name="ann", password=PASSWORDS["ann"])
+    server.clock.advance(3 * DAY)
+    signed = await own_feed(server, "ann")
+    page = await ann.get("/channels/home")
+    ended = await ann.browser.submit(page, "/channels/home/end", feed=signed.id)
+    await server.follow_repair.run(server.now)
+    page = await ann.get(ended.location)
+    undo = page.tree.css_first("button[name=undo]").attributes["value"]
+    await ann.browser.submit(page, "/channels/home/again", undo=undo)
+    assert (await own_feed(server, "ann")).id == signed.id
+    assert await server.signed.state(signed) == "given"
+    await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/end", feed=signed.id)
+    server.clock.advance(2 * DAY)
+    await server.follow_repair.run(server.now)
+    assert await server.redis.command("HLEN", keys.sign_ins("ann")) == 0
+
+
+@pytest.mark.parametrize("first", ["give", "remove"])
+async def test_a_sign_in_given_while_another_process_removes_it(server: World, site: Publisher, first: str) -> None:
+    """Whenever the other process acts, the feed that gets the sign-in keeps it; they are two feeds of one origin."""
+    urls, headers = [site.serve(path, members_only) for path in ("/feed", "/other")], {"cookie": "a=b"}
+    steps = 0
+    while steps < 50:
+        await server.redis.command("FLUSHDB")
+        await server.reader("ann", "home", "later")
+        for uid, url in zip(("home", "later"), urls, strict=True):
+            await server.following.follow("ann", uid, url, server.now)
+        other = await own_feed(server, "ann", "later")
+        signed = await server.signed.give("ann", (await own_feed(server, "ann")).id, headers, server.now)
+        acts = {
+            "give": lambda world, feed=other.id: world.signed.give("ann", feed, headers, server.now),
+            "remove": lambda world, feed=signed.id: world.signed.remove("ann", feed, server.now),
+        }
+        trips = itertools.count()
+
+        async def before(_name: str, _args: Any) -> None:
+            if next(trips) == steps:  # noqa: B023 - called in this round
+                await acts["remove" if first == "give" else "give"](server)  # noqa: B023 - called in this round
+
+        await acts[first](server.through(Between(server.redis, before)))
+        if next(trips) <= steps:
+            break
+        found = await server.signed.state(await own_feed(server, "ann", "later"))
+        assert found == "given", f"before round trip {steps}"
+        steps += 1
+    assert 10 < steps < 50
 
 
 async def test_articles_of_a_signed_in_feed(server: World, site: Publisher) -> None:

@@ -25,7 +25,7 @@ from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, ListPart
 from microsub.reader.reading.undo import UndoRecords
-from microsub.timelines import Channels, Followed, Following, ReaderViews, feed_name
+from microsub.timelines import Channels, Followed, Following, ReaderViews, SignedFeeds, feed_name
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
 
@@ -44,6 +44,7 @@ def routes(
     reading: ReaderViews,
     undo: UndoRecords,
     *,
+    signed: SignedFeeds,
     quotas: UserQuotas,
     polls: PollOnRequest,
     survey: Survey,
@@ -65,7 +66,7 @@ def routes(
         change(f"{one}/settings", partial(_set_settings, *shared), shown),
         change(f"{one}/move", partial(_move, *shared, following)),
         form(reader.site, f"{one}/poll", partial(_poll, *shared, polls), shown),
-        change(f"{one}/end", partial(_unfollow, *shared, following, reading, undo)),
+        change(f"{one}/end", partial(_unfollow, *shared, following, reading, undo, signed)),
         change(f"{one}/again", partial(_follow_again, *shared, following, undo, quotas)),
     ]
 
@@ -260,6 +261,7 @@ async def _unfollow(
     following: Following,
     reading: ReaderViews,
     undo: UndoRecords,
+    signed: SignedFeeds,
     visit: PageVisit,
 ) -> Response:
     """End a follow; its unread posts are removed, and return if this is undone."""
@@ -267,6 +269,7 @@ async def _unfollow(
     followed = await _followed(channels, visit, uid)
     unread = await reading.unread_of(user, uid, followed.feed, visit.now)
     kept = await undo.remember_follow(user, uid, followed, unread)
+    await signed.renew(user, followed, visit.now)
     await following.unfollow(user, uid, followed.url, visit.now)
     return _back(visit, uid, ended=kept.id)
 
