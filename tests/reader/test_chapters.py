@@ -47,6 +47,20 @@ async def test_the_named_document_is_read_once_when_somebody_asks(ann: ReadingVi
     assert site.count("/chapters") == 1
 
 
+@pytest.mark.parametrize("named", [False, True])
+async def test_links_lose_their_user_names_and_passwords(ann: ReadingVisitor, site: Publisher, named: bool) -> None:
+    """In a document that the episode names, and in the feed itself."""
+    link = "https://ann:secret@boats.example/pier"
+    chapters = json.dumps({"chapters": [{"startTime": 0, "title": "Pier", "url": link}]}).encode()
+    site.serve("/chapters", Answer(chapters, 200, [("content-type", "application/json+chapters")]))
+    own = Podcast(chapter=(PodcastChapter(0.0, "Pier", link),))
+    path = await episode(ann, Podcast(chapters=site.url("/chapters", HOST)) if named else own)
+    page = await ann.get(f"{path}/chapters")
+    assert page.tree.css_first('.chapters a[href="https://boats.example/pier"]') is not None
+    assert "secret" not in page.text
+    assert "secret" not in (await ann.get(path)).text
+
+
 @pytest.mark.parametrize("body", [b"<p>", b'{"chapters": 1}', b"[" * 100_000, b"{" + b" " * 5_000_000 + b"}"])
 async def test_unreadable_chapters_are_explained(ann: ReadingVisitor, site: Publisher, body: bytes) -> None:
     """One request to the publisher is enough for an hour."""

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.texts import N_
-from microsub.base.urls import mask_credentials
+from microsub.base.urls import mask_credentials, without_credentials
 from microsub.feeds import Feeds
 from microsub.formats.entry_id import post_type
 from microsub.formats.html.sanitise import text_to_html
@@ -283,7 +283,8 @@ def _notice_in(entry: Entry, said: Callable[[str], str]) -> Entry:
 
 def chapter_views(chapters: Iterable[PodcastChapter]) -> list[ChapterView]:
     """Chapters as pages show them."""
-    return [ChapterView(one.start, _clock(one.start), one.title or "", web(one.url)) for one in chapters]
+    shown = ((one, without_credentials(web(one.url))) for one in chapters)
+    return [ChapterView(one.start, _clock(one.start), one.title or "", url) for one, url in shown]
 
 
 def web(url: str | None) -> str:
