@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote
 
 from microsub.base.errors import InvalidRequest
-from microsub.base.urls import ascii_host, safe_url
+from microsub.base.urls import ascii_host, ipv6_text, safe_url
 
 MAX_URL = 2048
 
@@ -120,7 +120,7 @@ def _port(text: str | None, scheme: str) -> int | None:
 def _host(text: str) -> str:
     if text.startswith("["):
         try:
-            return f"[{IPv6Address(text[1:-1])}]"
+            return f"[{ipv6_text(IPv6Address(text[1:-1]))}]"
         except ValueError:
             raise ValueError("with an invalid host") from None
     if text.endswith(".."):

@@ -148,11 +148,18 @@ def ascii_host(host: str) -> str:
     if host.isascii():
         if ":" in host:
             with suppress(ValueError):
-                return str(IPv6Address(host))
+                return ipv6_text(IPv6Address(host))
         return host
     if len(host) > _LONGEST_HOST or max(map(len, host.split("."))) > _LONGEST_LABEL:
         return host
     return _by_idna(host)
+
+
+def ipv6_text(address: IPv6Address) -> str:
+    """The shortest form, as browsers write it: `::ffff:102:304`. Python writes `::ffff:1.2.3.4` from 3.13 on."""
+    if (mapped := address.ipv4_mapped) is None:
+        return str(address)
+    return "::ffff:{:x}:{:x}".format(*divmod(int(mapped), 1 << 16))
 
 
 def asked_host(host: str) -> str:

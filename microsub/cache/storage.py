@@ -126,6 +126,11 @@ class MappingStorage:
         is_open = _is_mapping(mapping)
         if not is_open and not callable(mapping):
             raise _no_storage(mapping)
+        if type(offered(mapping, "dict")).__module__ == "dbm.sqlite3":
+            raise TypeError(
+                "the storage of a feed cache is a shelf on SQLite, as usual from Python 3.13 on, which works only in "
+                "the thread that opened it: expected a function that opens it, FeedCache(lambda: shelve.open(path))"
+            )
         self._open: Any = None if is_open else mapping
         self._mapping: Any = mapping if is_open else None
         self._plain: Mapping | None = mapping if isinstance(mapping, dict) else None

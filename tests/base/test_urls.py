@@ -141,6 +141,15 @@ def test_an_address_of_ipv4_within_ipv6_is_the_same_host(written: str) -> None:
     assert asked_host(written) == host_of(f"https://[{written}]/") == "127.0.0.1"
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [("::ffff:1.2.3.4", "::ffff:102:304"), ("::FFFF:0:1", "::ffff:0:1"), ("64:ff9b::1.2.3.4", "64:ff9b::102:304")],
+)
+def test_ipv4_within_ipv6_is_written_as_browsers_do(written: str, shown: str) -> None:
+    """Python has another form from 3.13 on, by which a person would be somebody else."""
+    assert ascii_host(written) == shown
+
+
 @pytest.mark.parametrize("host", ["127.0.0.256", "1.2.3.4.5", "08.1", "0x", "4294967296", "9to5.example", "1.example"])
 def test_other_hosts_stay_unchanged(host: str) -> None:
     assert host_of(f"https://{host}/") == host

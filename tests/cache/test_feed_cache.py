@@ -278,6 +278,17 @@ async def test_a_storage_runs_in_its_own_thread(tmp_path: Path) -> None:
     assert len(opened) == 2
 
 
+async def test_an_open_shelf_keeps_copies_or_is_refused(tmp_path: Path) -> None:
+    """One on SQLite, as usual from Python 3.13 on, works only in the thread that opened it."""
+    with shelve.open(str(tmp_path / "shelf")) as shelf:
+        if type(shelf.dict).__module__ == "dbm.sqlite3":
+            with pytest.raises(TypeError, match=r"FeedCache\(lambda: shelve.open"):
+                FeedCache(shelf, fetcher=site())
+            return
+        async with FeedCache(shelf, fetcher=site(), clock=Clock()) as cache:
+            assert [(await cache.fetch(URL)).source for _ in range(2)] == ["network", "cache"]
+
+
 async def test_a_clock_that_jumps(memory: Place) -> None:
     """After a jump in either direction there is at most one conditional request more, and no copy is fresh forever."""
     web, clock = site(), Clock()

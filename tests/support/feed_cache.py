@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dbm.dumb
 import itertools
 import os
 import shelve
@@ -85,7 +86,7 @@ class Site:
 
     def fail(self, reason: str = "connect", *, status: int | None = None, retry_after: float | None = None) -> None:
         def answer(request: FetchRequest) -> FetchResult:
-            return FetchFailed(request.url, reason, f"it failed: {reason}", status, retry_after)  # type: ignore[arg-type]
+            return FetchFailed(request.url, reason, f"it failed: {reason}", status, retry_after)
 
         self.answer = answer
 
@@ -113,7 +114,7 @@ class Place:
             case "shelve":
                 # one handle only: a shelf belongs to one process
                 if not self.closing:
-                    self.shelf = shelve.open(str(self.folder / "shelf"))  # noqa: SIM115
+                    self.shelf = shelve.Shelf(dbm.dumb.open(str(self.folder / "shelf")))  # noqa: SIM115
                     self.closing.append(self.shelf.close)
                 return self.shelf
             case "directory":

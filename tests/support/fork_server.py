@@ -156,12 +156,15 @@ def fork_server() -> ForkServer:
     """The fork server of this process, started at the first call."""
     if os.getpid() not in _servers:
         import atexit
+        import shutil
         import tempfile
         from pathlib import Path
 
-        folder = tempfile.TemporaryDirectory(prefix="fork-")
-        made = _servers[os.getpid()] = ForkServer(Path(folder.name))
-        atexit.register(folder.cleanup)
+        # From Python 3.13 on, a child of multiprocessing drops its exit handlers, and with them would end the last
+        # reference to a `TemporaryDirectory`, which is deleted then.
+        folder = Path(tempfile.mkdtemp(prefix="fork-"))
+        made = _servers[os.getpid()] = ForkServer(folder)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         atexit.register(made.close)
     return _servers[os.getpid()]
 
