@@ -46,9 +46,6 @@ MAX_WORD = 100
 MAX_BODY = 500_000
 """Characters of one body, and bytes in UTF-8: about a tenth of a novel; longer ones are cut."""
 
-_SLACK = 100
-"""Bytes by which a text that was cut may be smaller than allowed."""
-
 MAX_BODIES = 3_000_000
 """Characters of all bodies of a document; when they are used up, the last bodies are cut to `SHORT_BODY`."""
 
@@ -269,9 +266,9 @@ def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
 
 def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
     """Cut texts to `limit`, and an overlong base, which would make all links too long, to its root."""
-    # The reader of XML has dropped what is beyond the limit, and white space at the end.
-    raw.is_cut = raw.is_cut or max(_size(raw.html or ""), _size(raw.text or "")) > limit - _SLACK
+    whole = len(raw.html or ""), len(raw.text or "")
     raw.html, raw.text = raw.html and cut(raw.html, limit), raw.text and cut(raw.text, limit)
+    raw.is_cut = raw.is_cut or whole != (len(raw.html or ""), len(raw.text or ""))
     raw.summary_html = raw.summary_html and cut(raw.summary_html, limit)
     if len(raw.base) > MAX_BASE:
         raw.base = urljoin(raw.base, "/")

@@ -18,7 +18,7 @@ from microsub.base.errors import ParseError
 from microsub.formats import encoding
 from microsub.formats import parse as parsing
 from microsub.formats.encoding import DocumentText, after_prologue
-from microsub.formats.normalise import Newest
+from microsub.formats.normalise import MAX_BODY, Newest
 from microsub.formats.parse import parse
 from microsub.formats.wire import from_wire, to_wire
 from microsub.formats.xml import xmlfeed
@@ -155,3 +155,13 @@ def test_very_long_texts_are_truncated() -> None:
     assert 499_000 < len(entry.content.text or "") <= 500_000
     assert entry.is_cut
     assert from_wire(to_wire(entry)).is_cut
+
+
+@pytest.mark.parametrize("form", ["{}", "<![CDATA[{}]]>", "{}   \n", "{}&undefined;"])
+@pytest.mark.parametrize(("more", "is_cut"), [(-50, False), (0, False), (1, True)])
+def test_only_a_text_that_lost_something_counts_as_cut(form: str, more: int, is_cut: bool) -> None:
+    """One of exactly the limit is whole."""
+    most = MAX_BODY + more - len("&undefined;") * ("&" in form)
+    document = f"<rss><channel><title>t</title><item><description>{form.format('w' * most)}</description></item>"
+    (entry,) = parse(f"{document}</channel></rss>".encode(), URL, None).entries
+    assert entry.is_cut == is_cut

@@ -23,13 +23,13 @@ from feedparser.api import StrictFeedParser
 from feedparser.urls import make_safe_absolute_uri
 from feedparser.util import FeedParserDict
 
-from microsub.formats.normalise import Newest
+from microsub.formats.normalise import MAX_BODY, Newest
 from microsub.formats.xml.elements import TRIPS, Elements
 
 MAX_SHORT = 5000  # more than the limit of an address, so that no address is cut to another one
-MAX_LONG = 500_000
-"""Characters of one text: bodies may be long; in anything else, a megabyte is an attack on the patterns for dates and
-addresses."""
+MAX_LONG = MAX_BODY + 1000
+"""Characters of one text: bodies may be long, and those that are too long must be seen to be so, after white space at
+their ends has gone; in anything else, a megabyte is an attack on the patterns for dates and addresses."""
 
 LONG = frozenset(
     {"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body", "media_description"}
