@@ -387,6 +387,7 @@ def _reader_routes(
             most=parts.quotas.most,
             articles=parts.articles,
             limiter=fetches,
+            undo=undo,
         ),
         *admin.routes(
             site,

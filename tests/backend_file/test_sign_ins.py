@@ -85,7 +85,7 @@ async def test_a_declared_password_is_sent(configured: Configured, site: Publish
     assert await configured.configuration.look() == "unchanged"
 
 
-async def test_nothing_else_has_them(
+async def test_no_other_place_has_them(
     configured: Configured, site: Publisher, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Neither the store, the applied file in it, lists of feeds, nor logs."""

@@ -45,6 +45,7 @@ READERS = {
     "/admin/users/{name}/quotas": ["/admin/users/ann/quotas"],
     "/channels/{uid}": ["/channels/home"],
     "/channels/{uid}/feeds": ["/channels/home/feeds", "/channels/empty/feeds"],
+    "/feed": ["/feed", "/feed?all=1"],
     "/feed/{feed}": ["/feed/1?channel=home", "/feed/1"],
     "/feed/{feed}/settings": ["/feed/1/settings"],
     "/channels/{uid}/filter": ["/channels/home/filter?try=1&exclude_words=about"],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import tab
@@ -55,3 +56,101 @@ async def test_a_channel_without_scripts(browser: Browser, server: ReadingServer
         page = await server.sign_in(here, "ann", "/channel/home")
         await page.get_by_role("link", name="Feeds in Home").click()
         assert await page.locator("main .branch li").count() == 2
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def many(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ReadingServer]:
+    """One reader of six feeds in one of three channels."""
+    async with publisher() as feeds:
+        addresses = [
+            feeds.serve_document(f"/{number}", rss(dated(2, 1 + 2 * number), title=f"feed-{number}"))
+            for number in range(6)
+        ]
+        channels = [{"uid": "home", "name": "Home", "feeds": addresses}, {"uid": "news", "name": "News"}]
+        folder = tmp_path_factory.mktemp("many")
+        user = {"channels": [*channels, {"uid": "later", "name": "Later"}]}
+        async with reading_server(folder, {"ann": user}, "ann", polls=6) as made:
+            yield made
+
+
+async def channel_of(page: Page, name: str) -> str:
+    """The channel of a feed in the table of all feeds."""
+    return await page.get_by_role("row", name=name).get_by_role("cell").nth(1).inner_text()
+
+
+async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: ReadingServer) -> None:
+    """All shown, a range with Shift; the actions show while any is chosen; a move and its undo."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/feed")
+        bar, boxes = page.locator(".choosing"), page.locator("[name=feed]")
+        await expect(bar).to_be_hidden()
+        everything = page.get_by_role("checkbox", name="Choose all shown")
+        await everything.focus()
+        await page.keyboard.press("Space")
+        assert await page.locator("[name=feed]:checked").count() == 6
+        await expect(bar.get_by_text("Chosen: 6")).to_be_visible()
+        await everything.uncheck()
+        await expect(bar).to_be_hidden()
+        await boxes.nth(0).check()
+        await boxes.nth(2).click(modifiers=["Shift"])
+        await expect(bar.get_by_text("Chosen: 3")).to_be_visible()
+        assert await everything.evaluate("box => box.indeterminate")
+        await expect(bar.get_by_label("Channel", exact=True)).to_be_hidden()
+        await bar.get_by_label("With the chosen feeds").select_option("Move to the channel")
+        await bar.get_by_label("Channel", exact=True).select_option("News")
+        await bar.get_by_label("Channel", exact=True).focus()
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("status").get_by_text("3 feeds are now in News.")).to_be_visible()
+        assert [await channel_of(page, f"feed-{number}") for number in (0, 2, 3)] == ["News", "News", "Home"]
+        await page.get_by_role("button", name="Undo").click()
+        await expect(page.get_by_role("status").get_by_text("Undone.")).to_be_visible()
+        assert await channel_of(page, "feed-0") == "Home"
+
+
+async def test_feeds_are_chosen_without_scripts(browser: Browser, many: ReadingServer) -> None:
+    """All shown by a link; the other boxes and actions by hand."""
+    async with tab(browser, scripts=False) as here:
+        page = await many.sign_in(here, "ann", "/feed")
+        await page.get_by_role("link", name="Choose all shown").click()
+        await page.get_by_role("checkbox", name="feed-5").uncheck()
+        await page.get_by_label("With the chosen feeds").select_option("Pause")
+        await page.get_by_role("button", name="Apply").click()
+        await expect(page.get_by_text("5 feeds are paused.")).to_be_visible()
+        await page.get_by_role("button", name="Undo").click()
+        await expect(page.get_by_text("Undone.")).to_be_visible()
+        assert await page.get_by_role("cell", name="Paused").count() == 0
+
+
+async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: ReadingServer) -> None:
+    """It moves, the counts and the branches follow, the page stays; *Undo* in the notice brings it back."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/channel/home?show=all")
+        for name in ("Home", "News"):
+            await page.get_by_role("button", name=f"Feeds in {name}").click()
+        rows, address = page.locator(".branch[data-uid=home] li"), page.url
+        await expect(rows).to_have_count(6)
+        moved = rows.filter(has_text="feed-1")
+        await moved.locator("a").drag_to(page.locator("#channels [data-channel=news]"))
+        notice = page.get_by_role("status").filter(has_text="1 feed is now in News.")
+        await expect(notice).to_be_visible()
+        await expect(page.locator(".branch[data-uid=news] li")).to_have_text(re.compile("feed-1"))
+        await expect(rows).to_have_count(5)
+        await expect(page.locator("[data-channel=news] [data-count]")).to_have_text("2")
+        await notice.get_by_role("button", name="Undo").click()
+        await expect(page.get_by_role("status").filter(has_text="Undone.")).to_be_visible()
+        await expect(rows).to_have_count(6)
+        assert page.url == address
+        await moved.locator("a").drag_to(page.locator("#channels [data-channel=saved]"))
+        await expect(rows).to_have_count(6)
+
+
+async def test_a_refused_drag(browser: Browser, many: ReadingServer) -> None:
+    """The channel was deleted meanwhile in another tab."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/channel/home?show=all")
+        await page.get_by_role("button", name="Feeds in Home").click()
+        await page.locator("#channels [data-channel=later]").evaluate("link => link.dataset.channel = 'gone'")
+        row = page.locator(".branch[data-uid=home] li").filter(has_text="feed-1")
+        await row.locator("a").drag_to(page.locator("#channels [data-channel=gone]"))
+        await expect(page.get_by_role("alert")).to_have_text("There is no such channel.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
@@ -35,11 +35,13 @@ from microsub.polling import PollOnRequest
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
+from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
 from microsub.reader.reading.body import beginning_of, body_fitter
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.post_page import TEXTS_OF_USER
+from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines import (
     MOST_OF_NAME,
     Channels,
@@ -76,15 +78,19 @@ def routes(
     most: Most,
     articles: ArticleStage,
     limiter: RateLimiter,
+    undo: UndoRecords,
 ) -> list[Route]:
     """The routes of this module."""
+    chosen = ChosenFeeds(reader, channels, following, feeds, reading, undo, most, signed)
     pages = FeedPages(
-        reader, channels, following, feeds, reading, images, polls, settings_of, signed, most, articles, limiter
+        reader, channels, following, feeds, reading, images, polls, settings_of, signed, most, articles, limiter, chosen
     )
     one = f"{FEED}/{{feed}}"
     return [
         page(reader.site, FEEDS, pages.table),
         reader.change(f"{FEEDS}/refresh", pages.refresh_all, pages.table),
+        reader.change(f"{FEEDS}/chosen", chosen.change, pages.table),
+        reader.change(f"{FEEDS}/chosen/undo", chosen.take_back, pages.table),
         page(reader.site, f"{one}/settings", pages.settings),
         reader.change(f"{one}/settings", pages.change, pages.settings),
         reader.change(f"{one}/refresh", pages.refresh, pages.settings),
@@ -153,6 +159,7 @@ class FeedPages:
         most: Most,
         articles: ArticleStage,
         limiter: RateLimiter,
+        chosen: ChosenFeeds,
     ) -> None:
         self._reader = reader
         self._channels = channels
@@ -166,6 +173,7 @@ class FeedPages:
         self._most = most
         self._articles = articles
         self._limiter = limiter
+        self._chosen = chosen
 
     # --- one feed
 
@@ -345,8 +353,13 @@ class FeedPages:
     async def table(self, visit: PageVisit) -> Response:
         """All feeds, sorted."""
         user = await self._reader.user(visit)
-        everywhere, links = await asyncio.gather(self._channels.all_subscriptions(user), self._reader.links(visit))
-        order = visit.query.get("sort", "name")
+        if visit.problem is None and "part" in visit.query:
+            return await self._notice(visit)
+        everywhere, links, result = await asyncio.gather(
+            self._channels.all_subscriptions(user), self._reader.links(visit), self._chosen.result(visit)
+        )
+        given: Mapping[str, str] = visit.query if visit.problem is None else visit.form
+        order = given.get("sort", "name")
         order = order if order in _SORTS else "name"
         records = await self._feeds.within_reach(one.feed for some in everywhere.values() for one in some)
 
@@ -372,7 +385,10 @@ class FeedPages:
         everything = await asyncio.to_thread(rows)
         return visit.page(
             "feeds.html",
-            listed=ListPart.of(everything, visit.query.get("from", ""), MOST_LISTED),
+            listed=ListPart.of(everything, given.get("from", ""), MOST_LISTED),
+            result=result,
+            ticked=set(visit.form.getlist("feed")) if visit.problem is not None else set(),
+            all_ticked="all" in visit.query,
             troubled=sum(row.has_trouble for row in everything),
             order=order,
             now=visit.now,
@@ -380,6 +396,11 @@ class FeedPages:
             at_once=AT_ONCE,
             channels=links,
         )
+
+    async def _notice(self, visit: PageVisit) -> Response:
+        """The result of a change of several feeds alone, for a page that stays as it is."""
+        result, links = await asyncio.gather(self._chosen.result(visit), self._reader.links(visit))
+        return visit.page("chosen.html", result=result, channels=links, counts=links.unread)
 
     async def refresh_all(self, visit: PageVisit) -> Response:
         """Poll the feeds that wait longest, as many as one user may ask for at once."""

@@ -1,4 +1,4 @@
-"""Undo records: the posts that the user last marked as read together, or an ended follow, kept for ten minutes.
+"""Undo records: posts that the user marked as read together, an ended follow, or changed follows, for ten minutes.
 
 Each user has only one record, with at most `MOST` posts. It stores a follow itself, so that a form can't bring back a
 feed by an id that anybody could guess.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import secrets
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+import orjson
 
 from microsub.model.reader import Subscription
 from microsub.redis import keys
@@ -49,6 +51,28 @@ class UndoRecords:
         kept = unread if len(unread) <= MOST else ()
         follow = (f"follow {uid}", ended.feed.encode() + b" " + write_subscription(ended))
         return await self._keep(user, len(kept), [*follow, *_packed({uid: kept})])
+
+    async def remember_feeds(
+        self, user: str, before: Sequence[tuple[str, Subscription]], unread: Mapping[str, Collection[str]]
+    ) -> UndoRecord:
+        """Record follows of channels as they are before a change, with the unread posts of those that end."""
+        kept = unread if sum(map(len, unread.values())) <= MOST else {}
+        follows = [[uid, one.feed, text(write_subscription(one))] for uid, one in before]
+        return await self._keep(user, sum(map(len, kept.values())), ["feeds", orjson.dumps(follows), *_packed(kept)])
+
+    async def tell(self, user: str, id_: str, told: bytes) -> None:
+        """Add what became of the changed follows to that record, if there is no later one."""
+        key = keys.undo(user)
+        if await self._redis.command("HGET", key, "id") == id_.encode():
+            await self._redis.pipeline([("HSET", key, "told", told), ("EXPIRE", key, SECONDS)])
+
+    async def changed_feeds(self, user: str, id_: str) -> tuple[bytes, list[tuple[str, Subscription]]] | None:
+        """What became of changed follows (b"" if that isn't known), and the follows as they were before."""
+        kept, told, follows = await self._redis.command("HMGET", keys.undo(user), "id", "told", "feeds")
+        if not id_ or kept != id_.encode() or follows is None:
+            return None
+        before = orjson.loads(follows)
+        return told or b"", [(uid, read_subscription(keys.undo(user), feed, one.encode())) for uid, feed, one in before]
 
     async def _keep(self, user: str, count: int, fields: list[Arg]) -> UndoRecord:
         record = UndoRecord(secrets.token_hex(8), count)

@@ -109,9 +109,93 @@ function fold(link, isOpen) {
   }
 }
 
+// A feed that is dragged to a channel moves there; with Ctrl, it is followed there, too.
+const BUILT_IN = ["global", "saved", "notifications"];
+let dragged = null; // the link of the feed
+
+function targetOf(event) {
+  const channel = event.target.closest("#channels li")?.closest("#channels > ul > li")?.querySelector("[data-channel]");
+  const isOther = channel && dragged && channel.dataset.channel !== dragged.closest(".branch").dataset.uid;
+  return isOther && !BUILT_IN.includes(channel.dataset.channel) ? channel : null;
+}
+
+function unmark() {
+  document.querySelector("#channels .target")?.classList.remove("target");
+}
+
+/** Show what a change of feeds did, with its undo, and bring counts and branches in line with it. */
+function showMoved(notice) {
+  document.querySelector(".moved")?.remove();
+  document.querySelector("main").append(notice);
+  showCounts(JSON.parse(notice.dataset.counts));
+  for (const link of document.querySelectorAll("#channels [data-branch][aria-expanded=true]")) {
+    showBranch(link).catch(() => {});
+  }
+  notice.querySelector("form")?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const body = new URLSearchParams(new FormData(event.target, event.submitter));
+    change(event.target.action, body).catch(() => event.target.submit());
+  });
+}
+
+async function change(address, body) {
+  const reply = await fetch(address, { method: "POST", body });
+  const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+  const [notice, alert] = [page.querySelector(".moved"), page.querySelector("[role=alert]")];
+  if (notice) {
+    showMoved(document.adoptNode(notice));
+  } else {
+    complain(alert?.textContent ?? reply.statusText);
+  }
+}
+
+function complain(text) {
+  const said = document.createElement("p");
+  [said.className, said.textContent] = ["bar said moved", text];
+  said.setAttribute("role", "alert");
+  document.querySelector(".moved")?.remove();
+  document.querySelector("main").append(said);
+}
+
+function prepareDrags(channels) {
+  channels.addEventListener("dragstart", (event) => {
+    dragged = event.target.closest?.("[data-feed]") ?? null;
+    if (dragged) {
+      event.dataTransfer.effectAllowed = "copyMove";
+    }
+  });
+  channels.addEventListener("dragover", (event) => {
+    unmark();
+    const channel = targetOf(event);
+    if (channel) {
+      event.preventDefault();
+      event.dataTransfer.dropEffect = event.ctrlKey ? "copy" : "move";
+      channel.classList.add("target");
+    }
+  });
+  channels.addEventListener("drop", (event) => {
+    const channel = targetOf(event);
+    if (channel) {
+      event.preventDefault();
+      const { uid, move, tokenField, token } = dragged.closest(".branch").dataset;
+      const fields = { feed: `${uid}/${dragged.dataset.feed}`, target: channel.dataset.channel, part: "1" };
+      const act = event.ctrlKey ? "copy" : "move";
+      change(move, new URLSearchParams({ ...fields, do: act, [tokenField]: token })).catch((problem) => complain(problem.message));
+    }
+  });
+  channels.addEventListener("dragend", () => {
+    unmark();
+    dragged = null;
+  });
+}
+
 // Unfolds a channel to its feeds in the list of channels. Which ones are unfolded is remembered in this browser.
 export function prepareBranches() {
   recall();
+  const channels = document.getElementById("channels");
+  if (channels) {
+    prepareDrags(channels);
+  }
   document.getElementById("channels")?.addEventListener("click", (event) => {
     const link = event.target.closest("[data-branch]");
     if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {

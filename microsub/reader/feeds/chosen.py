@@ -1,0 +1,242 @@
+"""Changes of several feeds at once, chosen in the table of all feeds or dragged to a channel, with one undo.
+
+What was changed, and what was before, is in the user's undo record (`reader.reading.undo`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import orjson
+from starlette.responses import Response
+
+from microsub.accounts import Most
+from microsub.base.errors import InvalidRequest, NotFound, RequestError
+from microsub.base.texts import N_, Sentence
+from microsub.feeds import FeedRecord, Feeds
+from microsub.model.reader import SAVED, Subscription
+from microsub.model.settings import FollowSettings, FullTextChoice
+from microsub.reader.channel_list import ChannelLink
+from microsub.reader.frame import ReaderSite
+from microsub.reader.places import FEED, ITEM_ID
+from microsub.reader.reading.undo import UndoRecords
+from microsub.timelines import Channels, Following, ReaderViews, SignedFeeds, feed_name
+from microsub.web.visit import PageVisit
+
+MOST_CHOSEN = 200
+"""Feeds that one form may change: those of one page of the table."""
+_SECONDS = 15.0
+"""After this time the rest of the chosen feeds is left as it is, and named."""
+
+Act = Literal["move", "copy", "pause", "resume", "auto", "on", "off", "unfollow", "undo"]
+
+_SETTINGS: Mapping[str, Mapping[str, bool | FullTextChoice]] = {
+    "pause": {"paused": True},
+    "resume": {"paused": False},
+    **{choice: {"full_text": choice} for choice in get_args(FullTextChoice)},
+}
+
+
+@dataclass
+class ChosenResult:
+    """What became of the chosen feeds: the names of those that were changed, and those left, each with the reason.
+
+    `channel` and `place` are the uid and the name of the channel to which they were moved or copied.
+    """
+
+    act: Act
+    channel: str = ""
+    place: str = ""
+    done: list[str] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
+    undo: str = ""
+
+
+class ChosenFeeds:
+    """Changes the feeds that a form names, each as the page of that feed would."""
+
+    def __init__(
+        self,
+        reader: ReaderSite,
+        channels: Channels,
+        following: Following,
+        feeds: Feeds,
+        reading: ReaderViews,
+        undo: UndoRecords,
+        most: Most,
+        signed: SignedFeeds,
+    ) -> None:
+        self._reader = reader
+        self._channels = channels
+        self._following = following
+        self._feeds = feeds
+        self._reading = reading
+        self._undo = undo
+        self._most = most
+        self._signed = signed
+
+    async def change(self, visit: PageVisit) -> Response:
+        """Do what the form says with the feeds that it names."""
+        user = await self._reader.user(visit)
+        act = next((act for act in get_args(Act) if act == visit.form.text("do")), None)
+        if act is None or act == "undo":
+            raise InvalidRequest(N_("Choose what to do with the feeds."))
+        names = dict.fromkeys(visit.form.getlist("feed"))
+        if len(names) > MOST_CHOSEN:
+            raise InvalidRequest(Sentence(N_("Choose at most {most} feeds at once."), most=MOST_CHOSEN))
+        target = await self._target(visit) if act in {"move", "copy"} else None
+        everywhere = await self._channels.all_subscriptions(user)
+        chosen = [
+            (uid, one)
+            for uid, some in everywhere.items()
+            for one in some
+            if f"{uid}/{one.feed}" in names and uid != SAVED
+        ]
+        if not chosen:
+            raise InvalidRequest(N_("Choose the feeds first: tick the boxes before their names."))
+        ids = {one.feed for _, one in chosen}
+        before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed in ids]
+        unread: dict[str, list[str]] = {}
+        if act == "unfollow":
+            for uid, one in chosen:
+                unread.setdefault(uid, []).extend(await self._reading.unread_of(user, uid, one.feed, visit.now))
+        kept = await self._undo.remember_feeds(user, before if act in {"move", "copy"} else chosen, unread)
+        channel, place = (target.uid, target.name) if target is not None else ("", "")
+        result = ChosenResult(act, channel, place, undo=kept.id)
+        most = await self._most("feeds", user)
+
+        async def change(uid: str, follow: Subscription) -> None:
+            await self._one(user, act, uid, follow, target, visit.now, most)
+
+        await self._each(visit, result, chosen, change)
+        return await self._told(visit, result)
+
+    async def take_back(self, visit: PageVisit) -> Response:
+        """Restore what was before the last change of several feeds."""
+        user, name = await self._reader.user(visit), visit.form.text("undo")
+        kept = await self._undo.changed_feeds(user, name)
+        if kept is None or not kept[0]:
+            raise NotFound(N_("This can no longer be undone."))
+        done = ChosenResult(**orjson.loads(kept[0]))
+        held: dict[str, list[tuple[str, Subscription]]] = {}
+        for uid, one in kept[1]:
+            held.setdefault(one.feed, []).append((uid, one))
+        most, result = await self._most("feeds", user), ChosenResult("undo")
+
+        async def again(uid: str, follow: Subscription) -> None:
+            await self._again(user, done, uid, follow, held[follow.feed], visit.now, most)
+
+        feeds = kept[1] if done.act not in {"move", "copy"} else [some[0] for some in held.values()]
+        await self._each(visit, result, feeds, again)
+        await self._undo.undo(user, name, visit.now)
+        if result.left:
+            result.undo = (await self._undo.remember_feeds(user, [], {})).id
+            return await self._told(visit, result)
+        return self._go(visit, "undone")
+
+    async def result(self, visit: PageVisit) -> ChosenResult | None:
+        """The result that the address names, for ten minutes; None without one."""
+        name = visit.query.get("result", "")
+        if name == "undone":
+            return ChosenResult("undo")
+        kept = await self._undo.changed_feeds(visit.user, name) if name else None
+        if kept is None or not kept[0]:
+            return None
+        told: dict[str, Any] = orjson.loads(kept[0])
+        return ChosenResult(**told)
+
+    async def _each(
+        self,
+        visit: PageVisit,
+        result: ChosenResult,
+        follows: Sequence[tuple[str, Subscription]],
+        change: Callable[[str, Subscription], Awaitable[None]],
+    ) -> None:
+        """Change one feed after the other, and note what became of each."""
+        records = await self._feeds.within_reach(one.feed for _, one in follows)
+        begun = time.monotonic()
+        for uid, follow in follows:
+            name = feed_name(follow, records.get(follow.feed) or FeedRecord(follow.feed, follow.url))
+            if time.monotonic() - begun > _SECONDS:
+                result.left.append((name, visit.translate(N_("This took too long. Choose it again."))))
+                continue
+            try:
+                await change(uid, follow)
+            except RequestError as error:
+                result.left.append((name, visit.translate(error.description)))
+            else:
+                result.done.append(name)
+
+    async def _one(
+        self,
+        user: str,
+        act: Act,
+        uid: str,
+        follow: Subscription,
+        target: ChannelLink | None,
+        now: float,
+        most: int,
+    ) -> None:
+        if act == "unfollow":
+            await self._signed.renew(user, follow, now)
+            await self._following.unfollow(user, uid, follow.url, now)
+        elif target is None:
+            wanted = _with(follow.settings, act)
+            await self._following.change(user, uid, follow.feed, now, settings=wanted, former=follow.settings)
+        elif act == "move":
+            await self._following.move(user, target.uid, follow.url, now)
+        elif await self._channels.subscription(user, target.uid, follow.feed) is not None:
+            raise InvalidRequest(N_("It is in that channel already."))
+        else:
+            await self._following.follow_again(user, target.uid, follow, now, most=most)
+
+    async def _again(
+        self,
+        user: str,
+        done: ChosenResult,
+        uid: str,
+        follow: Subscription,
+        held: Sequence[tuple[str, Subscription]],
+        now: float,
+        most: int,
+    ) -> None:
+        """Undo one change; `held` are the channels that followed the feed before, all of them if it was moved."""
+        if done.act == "unfollow":
+            await self._following.follow_again(user, uid, follow, now, most=most)
+        elif done.act == "move":
+            await self._following.move(user, uid, follow.url, now)
+            for other, former in held[1:]:
+                await self._following.follow_again(user, other, former, now, most=most)
+        elif done.act == "copy":
+            if done.channel not in {uid for uid, _ in held}:
+                await self._following.unfollow(user, done.channel, follow.url, now)
+        else:
+            changed = _with(follow.settings, done.act)
+            await self._following.change(user, uid, follow.feed, now, settings=follow.settings, former=changed)
+
+    async def _target(self, visit: PageVisit) -> ChannelLink:
+        """The channel that the form names, or its uid, which a drag gives."""
+        links, uid = await self._reader.links(visit), visit.form.text("target")
+        found = next((link for link in links.own if link.uid == uid), None) if uid else None
+        found = found or links.chosen(visit.form.text("to"))
+        if found is None:
+            raise NotFound(N_("There is no such channel."))
+        return found
+
+    async def _told(self, visit: PageVisit, result: ChosenResult) -> Response:
+        await self._undo.tell(visit.user, result.undo, orjson.dumps(asdict(result)))
+        return self._go(visit, result.undo)
+
+    def _go(self, visit: PageVisit, result: str) -> Response:
+        sort, start, part = (visit.form.text(name) for name in ("sort", "from", "part"))
+        place = {"from": start if ITEM_ID.fullmatch(start) else ""}
+        return visit.go(FEED, sort=sort[:20], result=result, part=part[:1], **place)
+
+
+def _with(own: FollowSettings, act: str) -> FollowSettings:
+    """The settings with those that the action changes."""
+    changes: dict[str, Any] = dict(_SETTINGS[act])
+    return replace(own, **changes)

@@ -1,0 +1,255 @@
+"""Several feeds changed at once, chosen in the table of all feeds, and taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.model.settings import FollowSettings
+from microsub.reader.feeds import chosen
+from microsub.reader.feeds.chosen import MOST_CHOSEN
+from microsub.redis.protocol import Redis
+from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
+from tests.support.readers import FEED, instance, posts
+from tests.support.redis_wrappers import InRow
+from tests.support.visitor import Shown, fields_of
+from tests.support.world import World
+
+URLS = [f"https://{name}.example/feed" for name in ("one", "two", "three")]
+
+
+@pytest.fixture
+async def feeds(ann: ReadingVisitor, server: World) -> list[str]:
+    """Ann follows three more feeds in `home`, each with a post; the boxes of the first two."""
+    boxes = []
+    for url in URLS:
+        host = url.split("/")[2]
+        await server.publish(url, *posts(f"of {host}", host=host), title=host)
+        await server.following.follow("ann", "home", url, server.now, settings=FollowSettings(view="list"))
+        boxes.append(f"home/{(await server.feeds.ensure(url, server.now)).id}")
+    await server.channels.create("ann", "News", server.now, "news")
+    return boxes[:2]
+
+
+async def choose(ann: ReadingVisitor, boxes: Any, **fields: Any) -> Shown:
+    """Sends the form with these boxes ticked."""
+    page = await ann.get("/feed")
+    return await ann.browser.post("/feed/chosen", {**fields_of(page.form("/feed/chosen")), "feed": boxes, **fields})
+
+
+async def told(ann: ReadingVisitor, reply: Shown) -> str:
+    """What the page says after a change."""
+    return " ".join((await ann.get(reply.location)).tree.css_first(".result").text().split())
+
+
+async def take_back(ann: ReadingVisitor, reply: Shown) -> Shown:
+    """Presses *Undo* on the page that a change leads to."""
+    page = await ann.get(reply.location)
+    button = page.form("/feed/chosen/undo").css_first("button")
+    return await ann.browser.submit(page, "/feed/chosen/undo", undo=button.attributes["value"])
+
+
+async def state(server: World, user: str = "ann") -> dict[str, Any]:
+    """All follows, with names and settings."""
+    everywhere = await server.channels.all_subscriptions(user)
+    return {uid: {one.url: (one.name, one.settings) for one in some} for uid, some in everywhere.items()}
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        ("move", "2 feeds are now in News."),
+        ("copy", "2 feeds are now in News, too."),
+        ("pause", "2 feeds are paused."),
+        ("off", "The text of posts is set for 2 feeds."),
+        ("unfollow", "You no longer follow 2 feeds."),
+    ],
+)
+async def test_every_action_is_taken_back_whole(
+    ann: ReadingVisitor, server: World, feeds: list[str], act: str, says: str
+) -> None:
+    """The page says what was done and with which feeds; *Undo* restores follows, settings and unread posts."""
+    before, unread = await state(server), sorted(await ann.titles("/channel/home"))
+    reply = await choose(ann, feeds, do=act, to="news")
+    assert reply.status == 303
+    during = await state(server)
+    assert during != before
+    said = await told(ann, reply)
+    assert says in said
+    assert all(host in said for host in ("one.example", "two.example"))
+    match act:
+        case "move":
+            assert set(during["news"]) == set(URLS[:2])
+            assert not set(URLS[:2]) & set(during["home"])
+            assert sorted(await ann.titles("/channel/news")) == ["of one.example", "of two.example"]
+        case "copy":
+            assert (set(during["news"]), during["home"]) == (set(URLS[:2]), before["home"])
+        case "pause" | "off":
+            wanted = FollowSettings(view="list", paused=act == "pause", full_text="off" if act == "off" else None)
+            assert [during["home"][url][1] for url in URLS] == [wanted, wanted, FollowSettings(view="list")]
+        case "unfollow":
+            assert set(during["home"]) == {FEED, URLS[2]}
+            assert await ann.titles("/channel/home") == ["of three.example"]
+    undone = await take_back(ann, reply)
+    assert "Undone." in await told(ann, undone)
+    assert await state(server) == before
+    assert sorted(await ann.titles("/channel/home")) == unread
+    again = await ann.browser.post("/feed/chosen/undo", {"undo": "0" * 16})
+    assert again.status in {403, 404}
+
+
+async def test_a_paused_feed_is_resumed(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """With the posts that came during the pause."""
+    await choose(ann, feeds, do="pause")
+    await server.publish(URLS[0], *posts("later", host="one.example"), title="one.example")
+    assert "later" not in await ann.titles("/channel/home")
+    assert "2 feeds are resumed." in await told(ann, await choose(ann, feeds, do="resume"))
+    assert "later" in await ann.titles("/channel/home")
+
+
+async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
+    ann: ReadingVisitor, server: World, feeds: list[str]
+) -> None:
+    """A move leaves it in one channel."""
+    await server.channels.create("ann", "Later", server.now, "later")
+    await server.following.follow("ann", "later", URLS[0], server.now)
+    before = await state(server)
+    reply = await choose(ann, feeds[0], do="move", to="news")
+    assert [uid for uid, some in (await state(server)).items() if URLS[0] in some] == ["news"]
+    await take_back(ann, reply)
+    assert {uid: set(some) for uid, some in (await state(server)).items()} == {
+        uid: set(some) for uid, some in before.items()
+    }
+
+
+async def test_feeds_that_stay_are_named_with_the_reason(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """One is in the channel already; the others are done, and only these are undone."""
+    await server.following.follow("ann", "news", URLS[0], server.now)
+    reply = await choose(ann, feeds, do="copy", to="news")
+    said = await told(ann, reply)
+    assert "1 feed is now in News, too." in said
+    assert "1 feed stays as it was: one.example: It is in that channel already." in said
+    await take_back(ann, reply)
+    assert set((await state(server))["news"]) == {URLS[0]}
+
+
+async def test_a_change_that_takes_too_long_ends(
+    ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The feeds that are left are named, and nothing happens to them."""
+    monkeypatch.setattr(chosen, "_SECONDS", -1.0)
+    before = await state(server)
+    said = await told(ann, await choose(ann, feeds, do="unfollow"))
+    assert "No feed was changed. 2 feeds stay as they were:" in said
+    assert "This took too long. Choose it again." in said
+    assert await state(server) == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"do": ""}, 400, "Choose what to do"),
+        ({"do": "undo"}, 400, "Choose what to do"),
+        ({"do": "x" * 10_000}, 400, "Choose what to do"),
+        ({"do": "pause", "feed": []}, 400, "Choose the feeds first"),
+        ({"do": "pause", "feed": "x" * 10_000}, 400, "Choose the feeds first"),
+        ({"do": "pause", "feed": ["home/0", "saved/1", "global/1", "home/1/2", "/", "\u202e/1"]}, 400, "Choose the"),
+        ({"do": "pause", "feed": [f"home/{n}" for n in range(MOST_CHOSEN + 1)]}, 400, "at most 200"),
+        ({"do": "move", "to": "nowhere"}, 404, "no such channel"),
+        ({"do": "move", "to": "saved"}, 404, "no such channel"),
+        ({"do": "copy", "target": "global"}, 404, "no such channel"),
+        ({"do": "move", "to": "n" * 10_000}, 404, "no such channel"),
+    ],
+)
+async def test_forged_forms_change_nothing(
+    ann: ReadingVisitor, server: World, feeds: list[str], fields: Any, status: int, words: str
+) -> None:
+    """The table is shown again with the reason, and the boxes stay ticked."""
+    before = await state(server)
+    refused = await choose(ann, fields.pop("feed", feeds), **{"to": "", **fields})
+    assert refused.status == status
+    assert words in refused.tree.css_first("[role=alert]").text()
+    assert await state(server) == before
+    assert not [link for link in refused.tree.css("thead a, .buttons a") if not link.attributes["href"].startswith("/")]
+
+
+async def test_feeds_of_others_cant_be_chosen(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """Neither by their ids nor with the names of their channels; and an undo belongs to its user."""
+    bob = await reading(server, "bob", "home", "secret")
+    await server.following.follow("bob", "secret", "https://bob.example/feed", server.now)
+    feed = (await server.feeds.ensure("https://bob.example/feed", server.now)).id
+    before = await state(server, "bob")
+    for box in (f"secret/{feed}", f"home/{feed}"):
+        assert (await choose(ann, [box], do="unfollow")).status == 400
+    reply = await choose(ann, [*feeds, f"secret/{feed}"], do="unfollow")
+    assert "You no longer follow 2 feeds." in await told(ann, reply)
+    assert await state(server, "bob") == before
+    assert (await bob.get(reply.location)).tree.css_first(".result") is None
+    name = reply.location.rpartition("=")[2]
+    page = await bob.get("/feed")
+    token = {name: value for name, value in fields_of(page.form("/feed/chosen")).items() if name == "form_token"}
+    assert (await bob.browser.post("/feed/chosen/undo", {**token, "undo": name})).status in {403, 404}
+    assert await state(server, "bob") == before
+
+
+async def test_names_are_text(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """Names with markup, in the table, in its boxes and in the result."""
+    name = "<script>alert(1)</script> & \"quoted\" 'name'"
+    await server.following.change("ann", "home", feeds[0].partition("/")[2], server.now, name=name)
+    page = await ann.get("/feed")
+    assert name in {box.attributes["aria-label"] for box in page.tree.css("[name=feed]")}
+    shown = await ann.get((await choose(ann, feeds, do="pause")).location)
+    assert name in {" ".join(one.text().split()) for one in shown.tree.css(".result li")}
+    assert not shown.tree.css("main script")
+
+
+async def test_all_shown_are_chosen_without_scripts(ann: ReadingVisitor, feeds: list[str]) -> None:
+    """By a link that loads the page with all boxes ticked."""
+    page = await ann.get("/feed")
+    assert not page.tree.css("[name=feed][checked]")
+    ticked = await ann.get(page.tree.css_first("[data-all]").attributes["href"])
+    assert len(ticked.tree.css("[name=feed][checked]")) == 4
+
+
+async def test_the_part_that_a_drag_fetches(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """The notice with its undo, and the counts of the channels, for a page that stays."""
+    branch = (await ann.get("/channels/home/feeds?part=1")).tree.css_first(".branch").attributes
+    assert branch["data-uid"] == "home"
+    form = {branch["data-token-field"]: branch["data-token"], "feed": feeds[0], "target": "news", "part": "1"}
+    reply = await ann.browser.post(branch["data-move"], {**form, "do": "move"})
+    part = await ann.get(reply.location)
+    assert part.tree.css_first("h1") is None
+    assert "1 feed is now in News." in part.tree.css_first(".moved").text()
+    assert '"news": 1' in part.tree.css_first(".moved").attributes["data-counts"]
+    undone = await ann.browser.submit(part, "/feed/chosen/undo", undo=reply.location.split("result=")[1].split("&")[0])
+    assert "Undone." in (await ann.get(undone.location)).tree.css_first(".moved").text()
+    assert URLS[0] in (await state(server))["home"]
+
+
+async def test_what_a_table_of_five_thousand_feeds_costs(real_redis: Redis) -> None:
+    """One page of rows, and a round trip for a thousand of them; a change costs those of its feeds alone."""
+    redis = InRow(real_redis)
+    async with instance(redis, base_url=ADDRESS) as server:
+        ann = await reading(server, "ann", "home", "news")
+        trips = []
+        for count in (5, 5000):
+            for number in range(count):
+                url = f"https://n{number}.example/feed"
+                feed = await server.feeds.ensure(url, server.now)
+                await server.channels.follow("ann", "home", feed.id, url, server.now)
+            await ann.get("/feed")
+            redis.rows.clear()
+            page = await ann.get("/feed")
+            shown = len(redis.rows)
+            boxes = [str(box.attributes["value"]) for box in page.tree.css("[name=feed]")]
+            assert len(boxes) == min(count + 1, 200)
+            fields = {**fields_of(page.form("/feed/chosen")), "feed": boxes[:4], "do": "pause"}
+            redis.rows.clear()
+            assert (await ann.browser.post("/feed/chosen", fields)).status == 303
+            trips.append((shown, len(redis.rows)))
+        (few, changed), (many, changed_of_many) = trips
+        assert few <= 6
+        assert many <= few + 5, "feeds are read a thousand at a time"
+        assert changed == changed_of_many
+        await ann.browser.aclose()
