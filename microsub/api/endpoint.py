@@ -41,7 +41,7 @@ from microsub.web.actions import (
     Table,
     Verb,
 )
-from microsub.web.headers import bearer, header
+from microsub.web.headers import bearer, client_of, header
 from microsub.web.params import (
     LARGE_BODIES_AT_ONCE,
     MAX_BODY,
@@ -133,12 +133,12 @@ class MicrosubEndpoint(HttpEndpoint):
         if time.monotonic() - began >= SLOW_BODY:
             grant = None
         if len(body.content) <= (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
-            return collect(urlencoded(query), await body_pairs(body)), grant
+            return collect(urlencoded(query), await body_pairs(body, client_of(scope))), grant
         # As much work as a hundred pages. A token in the body is still compared afterwards.
         user = (grant or await self._verify(scope, collect(urlencoded(query)))).user
         self._count(body, user)
         async with self._turns.of(user):
-            return collect(urlencoded(query), await body_pairs(body)), grant
+            return collect(urlencoded(query), await body_pairs(body, client_of(scope))), grant
 
     def _admit(self, user: str) -> Callable[[], None]:
         """Reserve the memory of a large body that is being received; returns the release. Raises TooManyRequests."""

@@ -5,7 +5,6 @@ There is no specification; the rules are those that apps' own code relies on (do
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -286,13 +285,9 @@ async def _parameters(
     body = await read_body(scope, receive, most)
     if is_document:
         return collect(query), body
-    if is_multipart(body):
-        return collect(query, await body_pairs(body)), NO_BODY
-    if body.content_type.partition(";")[0].strip().lower() not in {"", FORM}:
-        return collect(query), body
-    if len(body.content) <= UNCHECKED_BODY:
-        return collect(query, urlencoded(body.content, MOST_PAIRS)), NO_BODY
-    return await asyncio.to_thread(lambda: collect(query, urlencoded(body.content, MOST_PAIRS))), body
+    if is_multipart(body) or body.content_type.partition(";")[0].strip().lower() in {"", FORM}:
+        return collect(query, await body_pairs(body, client_of(scope), MOST_PAIRS)), NO_BODY
+    return collect(query), body
 
 
 async def _token(call: NativeCall) -> HttpReply:

@@ -23,7 +23,7 @@ from microsub.hub.topics import Topic, Topics
 from microsub.redis.protocol import Redis
 from microsub.web.actions import Action, Call, Reply, Table, channel_in
 from microsub.web.headers import client_of
-from microsub.web.params import read_body, urlencoded
+from microsub.web.params import in_turn, read_body, urlencoded
 from microsub.web.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
 from microsub.web.types import FORM
 
@@ -76,7 +76,7 @@ class HubEndpoint(HttpEndpoint):
         body = await read_body(scope, exchange.receive, LARGEST)
         if body.content_type.partition(";")[0].strip().lower() != FORM:
             raise InvalidRequest(f"the body can't be used: expected {FORM}")
-        pairs = list(urlencoded(body.content))
+        pairs = await in_turn(client_of(scope), urlencoded(body.content))
         form: dict[str, str] = {}
         for name, value in pairs:
             form.setdefault(name, value)

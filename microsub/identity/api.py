@@ -157,7 +157,7 @@ class OAuthEndpoint(HttpEndpoint):
 
 
 async def _parameters(scope: Scope, receive: Receive) -> Params:
-    return collect(await body_pairs(await read_body(scope, receive, UNCHECKED_BODY)))
+    return collect(await body_pairs(await read_body(scope, receive, UNCHECKED_BODY), client_of(scope)))
 
 
 def _redemption(params: Params) -> tuple[str, str, str, str]:

@@ -53,6 +53,7 @@ from microsub.web.params import (
     collect,
     declared_length,
     form_with_files,
+    in_turn,
     is_multipart,
     missing,
     read_body,
@@ -251,7 +252,7 @@ class MicropubEndpoint(HttpEndpoint):
             if document.get("action") is not None:
                 return await self._act(sender, _text(document, "action") or "", _text(document, "url"), document)
             return await self._create(sender, of_json(document))
-        form = await read_form(body)
+        form = await read_form(body, client_of(scope))
         sender = await self._micropub.sender(scope, form.text("access_token"))
         await self._micropub.count_request(sender)
         if (action := form.text("action")) is not None:
@@ -397,16 +398,16 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
     raise InvalidRequest(f"'{shown(name)}' can't be used: expected one string")
 
 
-async def read_form(body: RequestBody) -> FormWithFiles:
+async def read_form(body: RequestBody, client: str) -> FormWithFiles:
     """The fields and files of a form; without a declared type it is urlencoded. Raises InvalidRequest."""
     kind = body.content_type.partition(";")[0].strip().lower()
     if is_multipart(body):
-        return await form_with_files(body, MOST_FILES)
+        return await form_with_files(body, client, MOST_FILES)
     if kind not in {"", FORM, "text/plain"}:
         raise InvalidRequest(
             f"the Content-Type of the body can't be used: found '{shown(kind)}', expected JSON or a form"
         )
-    return FormWithFiles(tuple(urlencoded(body.content.strip())))
+    return FormWithFiles(tuple(await in_turn(client, urlencoded(body.content.strip()))))
 
 
 # --- /media and /posts -----------------------------------------------------------------------------------------------
@@ -437,7 +438,7 @@ class MediaEndpoint(HttpEndpoint):
         sender.require("media", "create", "post")
         give_back = self._micropub.admit(sender.source.user)
         try:
-            form = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED))
+            form = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED), client_of(scope))
             if form.text("access_token") not in {None, bearer(scope)}:
                 raise InvalidRequest("found two tokens: expected one, in the header 'Authorization'")
             sender = await self._micropub.sender(scope)

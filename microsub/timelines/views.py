@@ -118,6 +118,7 @@ class ReaderViews:
         self.own_view = OwnView(channels, feeds)
         self._feed_of: BoundedCache[str, str] = BoundedCache(_MOST_ITEMS)
         self._turns = KeyedLocks()
+        self._orders = KeyedLocks()
 
     def over(self, redis: Redis, channels: Channels, feeds: Feeds, items: Items) -> ReaderViews:
         """The same views by another connection: all that these remember and fill is shared, and ends with these."""
@@ -142,7 +143,7 @@ class ReaderViews:
         """
         found = await self._channels.counts_with_token(credential, now, ordered=ordered_for is not None)
         if ordered_for in found[0].scopes and found[0].behind:
-            await keep_order(self._redis, self._items, credential.user, now)
+            await self._keep_order(credential.user, now)
         if await self.has_caught_up(found[0], GLOBAL, now):
             found = await self._channels.counts_with_token(credential, now)
         return found
@@ -206,10 +207,15 @@ class ReaderViews:
         """A piece of the order of arrival of the token's user."""
         user = credential.user
         found = await read_arrivals(self._redis, user, uid, query, now, credential)
-        was_kept = not found[0].behind or await keep_order(self._redis, self._items, user, now)
+        was_kept = not found[0].behind or await self._keep_order(user, now)
         if await self.has_caught_up(found[0], uid, now) or not was_kept:
             found = await read_arrivals(self._redis, user, uid, query, now, credential)
         return found
+
+    async def _keep_order(self, user: str, now: float) -> bool:
+        """As `keep_order`. An app's requests that come at once wait for the first, instead of doing its work again."""
+        async with self._orders.of(user):
+            return await keep_order(self._redis, self._items, user, now)
 
     async def _page(self, credential: Credential, uid: str, query: PageQuery, now: float) -> tuple[Grant, PageRows]:
         user = credential.user

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from microsub.base.digests import is_same, keyed_digest
 from microsub.base.errors import Forbidden, InvalidRequest, TooLarge
 from microsub.base.texts import N_, Sentence, size
-from microsub.web.headers import origin
+from microsub.web.headers import client_of, origin
 from microsub.web.params import form_with_files, is_multipart, read_body
 from microsub.web.types import FORM
 
@@ -72,7 +72,7 @@ async def read_upload(request: Request, name: str, most: int) -> tuple[SentForm,
         raise TooLarge(Sentence(text, most=size(most))) from None
     if not is_multipart(body):
         raise InvalidRequest("a form with a file was expected, sent as multipart/form-data")
-    sent = await form_with_files(body, 1)
+    sent = await form_with_files(body, client_of(request.scope), 1)
     return SentForm(sent.fields), dict(sent.files).get(name, b"")
 
 

@@ -21,7 +21,7 @@ from microsub.base.rate_limits import RateLimit, RateLimiter, is_public, network
 from microsub.base.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
 from microsub.web.headers import client_of
-from microsub.web.params import collect, read_body, urlencoded
+from microsub.web.params import collect, in_turn, read_body, urlencoded
 from microsub.web.paths import WEBMENTION
 from microsub.web.responses import CORS, PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.web.types import FORM
@@ -199,7 +199,7 @@ class WebmentionEndpoint(HttpEndpoint):
             raise InvalidRequest(error.description) from None
         if body.content_type.partition(";")[0].strip().lower() not in {FORM, ""}:
             raise InvalidRequest(f"'Content-Type' can't be used: expected {FORM}")
-        params = collect(urlencoded(body.content))
+        params = collect(await in_turn(client_of(scope), urlencoded(body.content)))
         source = params.need("source", "the address of the page that contains the link")
         target = params.need("target", "the address of the linked page")
         await self._receiver.receive(client_of(scope), user or None, source, target)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from microsub.base.errors import InvalidRequest
-from microsub.web.params import MAX_PAIRS, Params, RequestBody, body_pairs, collect, json_object, urlencoded, wrong
+from microsub.web.params import (
+    FEW_PAIRS,
+    MAX_PAIRS,
+    Params,
+    RequestBody,
+    body_pairs,
+    collect,
+    in_turn,
+    json_object,
+    urlencoded,
+    wrong,
+)
 
 
 def from_query(raw: str) -> Params:
@@ -100,6 +113,52 @@ def test_query_and_body_are_joined() -> None:
     params = collect(urlencoded(b"entry=a&action=timeline"), json_object(b'{"entry":["b"]}'))
     assert params.many("entry") == ["a", "b"]
     assert params.text("action") == "timeline"
+
+
+def counted(pairs: int, made: list[str], sender: str) -> Iterator[tuple[str, str]]:
+    """That many pairs of a sender, who is noted for each when it is made."""
+    for number in range(pairs):
+        made.append(sender)
+        yield "a", str(number)
+
+
+async def test_many_large_bodies_leave_time_for_others() -> None:
+    """Between two rounds of the event loop the process splits one piece of one body, however many there are."""
+    made, before, rounds = list[str](), 0, list[int]()
+    sent = [asyncio.create_task(in_turn("192.0.2.1", counted(2000, made, ""))) for _ in range(40)]
+    await asyncio.sleep(0)
+    assert len(made) == 40 * FEW_PAIRS + 500
+    while len(made) < 40 * 2000:
+        before = len(made)
+        await asyncio.sleep(0)
+        rounds.append(len(made) - before)
+    assert max(rounds) <= 500
+    assert [len(pairs) for pairs in await asyncio.gather(*sent)] == [2000] * 40
+
+
+async def test_a_network_with_many_bodies_delays_only_itself() -> None:
+    """Another one waits for the body that is being split, and for no further one."""
+    made, ended = list[str](), list[str]()
+
+    async def send(network: str) -> None:
+        await in_turn(network, counted(2000, made, network))
+        ended.append(network)
+
+    many = [asyncio.create_task(send("2001:db8::1")) for _ in range(20)]
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(send(network)) for network in ("2001:db8:1::2", "192.0.2.1")]
+    await asyncio.gather(*many, *others)
+    assert set(ended[:4]) == {"2001:db8::1", "2001:db8:1::2", "192.0.2.1"}
+
+
+async def test_few_parameters_wait_for_nobody() -> None:
+    """Nearly all requests have a few, and are answered while a large body is split."""
+    made = list[str]()
+    large = asyncio.create_task(in_turn("192.0.2.1", counted(9000, made, "")))
+    await asyncio.sleep(0)
+    assert await body_pairs(RequestBody(b"a=1&b=2", ""), "192.0.2.1") == [("a", "1"), ("b", "2")]
+    assert len(made) < 9000
+    assert len(await large) == 9000
 
 
 async def test_an_endless_content_type_is_refused() -> None:

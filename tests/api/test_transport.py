@@ -250,7 +250,7 @@ async def test_large_bodies_of_a_user_are_parsed_one_at_a_time(
     go_on, begun = asyncio.Event(), asyncio.Event()
     under_way = most = 0
 
-    async def held(body: RequestBody) -> Pairs:
+    async def held(body: RequestBody, client: str) -> Pairs:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -258,7 +258,7 @@ async def test_large_bodies_of_a_user_are_parsed_one_at_a_time(
         if len(body.content) > UNCHECKED_BODY:
             await go_on.wait()
         under_way -= 1
-        return await body_pairs(body)
+        return await body_pairs(body, client)
 
     monkeypatch.setattr(endpoint, "body_pairs", held)
     large = {"action": "channels", "name": "Large", "padding": "x" * UNCHECKED_BODY}

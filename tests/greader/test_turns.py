@@ -13,10 +13,12 @@ from microsub.base.errors import StoreSilent, TooManyRequests
 from microsub.greader.api import NativeCall, text_reply
 from microsub.greader.turns import WAITING, UserTurns
 from microsub.model.reader import Credential
-from microsub.web import responses
-from microsub.web.params import Params
+from microsub.redis.protocol import Redis
+from microsub.timelines import ArrivedItems, keep_order, views
+from microsub.web import params, responses
+from microsub.web.params import FEW_PAIRS, Params
 from microsub.web.responses import UNITS_SENT_OF_USER, HttpReply
-from tests.support.native_app import NativeApp
+from tests.support.native_app import ADDRESS, NativeApp
 from tests.support.reader import Reader
 from tests.support.readers import posts
 from tests.support.world import World
@@ -109,3 +111,48 @@ async def test_a_large_reply_that_is_refused(
     assert (reply.status_code, reply.headers["retry-after"]) == (429, "5")
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
     assert reply.text == "Too many large replies are being sent. Try again in a few seconds.\n"
+
+
+async def test_the_first_requests_at_once_order_the_posts_once(
+    server: World, alice: Reader, app: NativeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait for it. Eighty that each did it kept Redis busy for minutes with 150,000 posts."""
+    await server.publish(FEED, *posts("a", "b", "c"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    were_kept = list[bool]()
+
+    async def noted(redis: Redis, items: ArrivedItems, user: str, now: float) -> bool:
+        were_kept.append(await keep_order(redis, items, user, now))
+        return were_kept[-1]
+
+    monkeypatch.setattr(views, "keep_order", noted)
+    replies = await asyncio.gather(*(app.get("stream/items/ids") for _ in range(8)))
+    assert {len(reply.json()["itemRefs"]) for reply in replies} == {3}
+    assert were_kept.count(False) == 1
+
+
+BODY = "&".join(f"i={number}" for number in range(FEW_PAIRS + 1))
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"{ADDRESS}/accounts/ClientLogin",
+        f"{ADDRESS}/reader/api/0/edit-tag",
+        f"{ADDRESS}/reader/api/0/stream/items/contents",
+        "/microsub",
+        "/micropub",
+        "/token",
+        "/webmention",
+    ],
+)
+async def test_bodies_of_many_parameters_take_turns(server: World, app: NativeApp, place: str) -> None:
+    """At every address that takes one, with a right token or a wrong one."""
+    async with params._turns.of(""):
+        headers = {**FORM, **(app.headers if "/api/0/" in place else {})}
+        sent = asyncio.create_task(server.client.post(place, content=BODY, headers=headers))
+        await app.get("token")
+        await app.get("user-info")
+        assert not sent.done()
+    assert (await sent).status_code in {200, 400, 401}
