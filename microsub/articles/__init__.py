@@ -8,6 +8,15 @@ if TYPE_CHECKING:
     from microsub.articles.extraction import ARTICLE_IN
     from microsub.articles.icons import IconFinder
     from microsub.articles.readable import chosen_part, main_part
-    from microsub.articles.stage import AT_ONCE, TROUBLE, TROUBLE_AT, ArticleStage, NoArticle, PageReader, TriedPage
+    from microsub.articles.stage import (
+        AT_ONCE,
+        TROUBLE,
+        TROUBLE_AT,
+        ArticleStage,
+        NoArticle,
+        PageReader,
+        Selectors,
+        TriedPage,
+    )
 else:
     __getattr__ = lazy_exports(__name__, __file__)

@@ -54,7 +54,7 @@ _UNITS = {"MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
 class SentenceTable:
     """Messages of code without access to translations, each a form with `{values}` and the form that pages show.
 
-    Values named `why`, `what` and `other` are looked up in the table too.
+    Values named `why`, `what` and `other` are looked up in the table too; a `day` is translated with its month.
     """
 
     LONGEST = 1000
@@ -77,8 +77,17 @@ class SentenceTable:
             if match := pattern.fullmatch(text):
                 said = match.groupdict()
                 inner = {name: self.found(said[name]) for name in said.keys() & {"why", "what", "other"}}
-                return Sentence(shown, **{**said, **inner})
+                days = {"day": _day(said["day"])} if "day" in said else {}
+                return Sentence(shown, **{**said, **inner, **days})
         return text
+
+
+def _day(text: str) -> str:
+    """A day such as `21 November 2026` as a sentence; other text is unchanged."""
+    parts = re.fullmatch(r"(\d{1,2}) ([A-Z][a-z]+) (\d{4})", text)
+    if parts is None:
+        return text
+    return Sentence("{day} {month} {year}", day=parts[1], month=Sentence(parts[2]), year=parts[3])
 
 
 def _pattern(form: str) -> str:

@@ -66,6 +66,10 @@ class SavedPosts:
             count += len(came) - len(dead)
         return count
 
+    async def among(self, user: str, ids: Sequence[str]) -> set[str]:
+        """See `saved_among`."""
+        return await saved_among(self._redis, user, ids)
+
     async def unsave(self, user: str, ids: Sequence[str], now: float) -> int:
         """Remove items from `saved` only; returns their number. Raises NotFound."""
         return len(await take_out(self._redis, user, SAVED, ids, Leaving(Reason.REMOVED), now))

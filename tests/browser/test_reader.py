@@ -208,9 +208,9 @@ async def test_older_posts_are_marked_by_key_and_by_button(browser: Browser, lib
         assert await page.locator(".post.is-read").count() == 0
         await page.locator(".marking summary").click()
         await here.context.set_offline(True)
-        await page.get_by_role("button", name="Mark what is older than a day").click()
+        await page.get_by_role("button", name="Mark posts older than a day as read").click()
         await page.get_by_text("You are offline.").wait_for()
-        assert not await page.get_by_role("button", name="Mark what is older than a day").is_visible()
+        assert not await page.get_by_role("button", name="Mark posts older than a day as read").is_visible()
         await here.context.set_offline(False)
         await settled(page, 0)
 

@@ -315,7 +315,11 @@ async def test_refreshing_all_feeds_is_bounded(ann: ReadingVisitor, server: Worl
 async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, server: World) -> None:
     """The preview stores nothing and gives the reason of a missing text; a wrong selector is refused with its place."""
     feed = await feed_of(server)
-    await save(ann, feed, article="article .text", article_without=".share")
+    saved = await save(ann, feed, article="article .text", article_without=".share")
+    assert "The latest posts are read again" in (await ann.get(saved.location)).tree.css_first("[role=status]").text()
+    saved = await save(ann, feed, article="article .text", article_without=".share", view="list")
+    assert (await ann.get(saved.location)).tree.css_first("[role=status]").text() == "Done."
+    await save(ann, feed, view="")
     assert (await own(server, feed)).article == "article .text"
     page = await ann.get(f"/feed/{feed}/settings")
     tried = await ann.browser.submit(page, f"/feed/{feed}/settings", article="main", show="1")

@@ -125,3 +125,16 @@ async def test_notices_are_in_the_language_of_the_page() -> None:
     assert "nicht mehr abgefragt" in notice.body
     assert (shared.title, foreign.title) == ("Blog is gone", "Blog is gone")
     assert mentioned.body == "<b>Summer</b> is gone"
+
+
+@pytest.mark.parametrize(("day", "wanted"), [("3 March 2026", "3. März 2026"), ("31 May 2026", "31. Mai 2026")])
+def test_days_in_notices_have_the_months_of_the_page(day: str, wanted: str) -> None:
+    """The text of a notice is stored in English; on the page its day is as all days are."""
+    text = f"“Blog” could not be read since {day}. Last error: timeout. It is tried again once a day. Its earlier posts"
+    text += " remain."
+    german = TEMPLATES.translated(text, "de")
+    assert wanted in german
+    assert day not in german
+    assert TEMPLATES.translated(text, "en") == text
+    odd = TEMPLATES.translated(text.replace(day, "some day"), "de")
+    assert "some day" in odd

@@ -17,8 +17,10 @@ from microsub.redis.protocol import Command
 from microsub.timelines import READ_EVERYWHERE, ReadState
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
+from tests.support.readers import OTHER, posts
 from tests.support.redis_wrappers import Between, Wrapped
 from tests.support.visitor import fields_of
+from tests.support.world import World
 
 JSON = "application/json"
 
@@ -60,6 +62,25 @@ async def test_saved(ann: ReadingVisitor) -> None:
     await ann.change(saved, "unsave", ids(saved)[0])
     assert await ann.titles("/saved") == []
     assert await ann.titles("/channel/home") == ["b", "a"]
+
+
+@pytest.mark.parametrize("post", ["999999999", "1" * 19])
+async def test_a_post_that_isnt_ones_own_isnt_saved(ann: ReadingVisitor, server: World, post: str) -> None:
+    """The form says so instead of "Saved."; a post that is saved already is."""
+    bob = await server.reader("bob", "home")
+    await server.publish(OTHER, *posts("secret", host="other.example"))
+    await bob.post(action="follow", channel="home", url=OTHER)
+    await ann.publish("a")
+    page = await ann.get("/channel/home")
+    for id_ in (post, (await bob.ids("home"))[0]):
+        refused = await ann.change(page, "save", id_, accept=JSON)
+        assert refused.status == 404
+        assert "Saved." not in refused.response.text
+        assert "isn’t in your channels any more" in refused.response.text
+    for _ in range(2):
+        told = await ann.change(page, "save", ids(page)[0], accept=JSON)
+        assert json.loads(told.response.text)["text"] == "Saved."
+    assert await ann.titles("/saved") == ["a"]
 
 
 async def test_down_to_a_post(ann: ReadingVisitor) -> None:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from microsub import model
 from microsub.accounts import Most
-from microsub.articles import TROUBLE, ArticleStage, NoArticle
+from microsub.articles import TROUBLE, ArticleStage, NoArticle, Selectors
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError, TooManyRequests
 from microsub.base.plaintext import on_one_line
 from microsub.base.rate_limits import RateLimiter
@@ -226,6 +226,7 @@ class FeedPages:
             no_article=record.extra.get(TROUBLE, ""),
             now=visit.now,
             is_done="done" in visit.query,
+            read_again=visit.query.get("done") == "texts",
             is_asked="asked" in visit.query,
             channels=links,
         )
@@ -250,7 +251,8 @@ class FeedPages:
         )
         if target != uid:
             await self._following.move(user, target, follow.url, visit.now)
-        return self._go(visit, target, follow, done="yes")
+        read_again = Selectors.of(wanted) != Selectors.of(follow.settings)
+        return self._go(visit, target, follow, done="texts" if read_again else "yes")
 
     async def _target(self, visit: PageVisit, uid: str) -> str:
         """The uid of the channel that the form gives the feed, by default the present one."""

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from microsub.accounts import UserQuotas
 from microsub.base.clock import DAY
-from microsub.base.errors import InvalidRequest
+from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.frame import ReaderSite
@@ -97,7 +97,9 @@ class MarkForms:
 
     async def _save(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
         most = await self._quotas.most("saved", user)
-        await self._saved.save(user, ids, visit.now, uid=GLOBAL, most=most)
+        count = await self._saved.save(user, ids, visit.now, uid=GLOBAL, most=most)
+        if not count and not await self._saved.among(user, ids):
+            raise NotFound(N_("This post isn’t in your channels any more."))
         return visit.translate(N_("Saved.")), {}
 
     async def _unsave(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
