@@ -1,8 +1,10 @@
 """Pages of timelines by this page.lua and by that of another commit: the engine's processor time, in turns, in one run.
 
-`python -m benchmarks.unread COMMIT`. The engine holds each user twice where the other version has another form: before
-layout 13, unread items are a sorted set. Channels have `--size` items whose ids are nearly in the order of their times,
-and a share of them is unread: here and there, or only among the older half. Both versions must show the same.
+`python -m benchmarks.unread COMMIT`. The engine holds each user three times: as the other version does, which before
+layout 13 has unread items in a sorted set; as this one does when the first page of a day is read; and as it does
+later, with the newest unread items of each channel in their order. Channels have `--size` items whose ids are nearly in
+the order of their times, and a share of them is unread: here and there, or only among the older half. All must show the
+same.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from microsub.model.reader import GLOBAL, SAVED
 from microsub.redis import keys
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.scripts import NamedScript, load
+from microsub.timelines.pages import sorting
 
 SHARES = (1.0, 0.7, 0.3, 0.1, 0.02)
 CHANNELS = (1, 5, 50)
@@ -50,14 +53,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A page.lua, and whether it reads unread items of the form before layout 13."""
+    """A page.lua, whether it reads unread items of the form before layout 13, and the end of its users' names."""
 
     script: NamedScript
     is_old: bool
+    ending: str
 
     def arguments(self, page: Page, place: tuple[str, str, str]) -> Sequence[Any]:
         """The call of that page, next to `place`: direction, score and id."""
-        name = f"{page.user}-sorted" if self.is_old else page.user
+        name = page.user + self.ending
         direction, *cursor = place
         walked = keys.unread if self.is_old and page.view else keys.posts
         named = (keys.channel, walked, keys.unread, keys.apart)
@@ -77,7 +81,9 @@ class Version:
         return (len(names), *names, *arguments)
 
 
-Versions = tuple[Version, Version]
+Versions = tuple[Version, Version, Version]
+"""The other one; this one at the first page of a day, and later."""
+_SORTED, _FIRST, _LATER = "-sorted", "-first", ""
 
 
 def script_of(commit: str) -> Version:
@@ -91,30 +97,32 @@ def script_of(commit: str) -> Version:
     own = text("microsub/timelines/lua/page.lua")
     parts = re.findall(r"^-- include: (\w+)$", own, re.MULTILINE)
     texts = [text(f"microsub/redis/lua/parts/{part}.lua") for part in parts]
-    return Version(NamedScript("page", "\n".join([*texts, own])), "unread" not in parts)
+    return Version(NamedScript("page", "\n".join([*texts, own])), "unread" not in parts, _SORTED)
 
 
-def fill(redis: Redis, user: str, channels: int, size: int, share: float, *, aged: bool) -> None:
-    """A user in both forms; `aged`: what is unread is in the older half of each channel."""
+def fill(redis: Redis, user: str, channels: int, size: int, share: float, *, aged: bool, is_old: bool) -> None:
+    """A user in all forms; `aged`: what is unread is in the older half of each channel."""
     chance = random.Random(f"{channels} {size} {share} {aged}")
     # Ids are assigned at the discovery, which follows the publication by up to some hours.
     found = sorted((at * 60 + chance.expovariate(1 / 7200), at * 60) for at in range(channels * size))
     items = [(number + 10_000_000, 1_700_000_000 + when) for number, (_, when) in enumerate(found)]
     homes = [items[number::channels] for number in range(channels)] if channels > 1 else [items]
-    for name in (user, f"{user}-sorted"):
+    for name in (user + _SORTED, user + _FIRST, user + _LATER):
         redis.hset(keys.user(name), "me", "x")
     for number, home in enumerate(homes):
         uid = f"channel{number}"
         ordered = sorted(home, key=lambda item: item[1])
         among = ordered[: size // 2] if aged else ordered
         unread = chance.sample(among, min(len(among), round(share * size)))
-        for name in (user, f"{user}-sorted"):
+        for ending in (_SORTED, _FIRST, _LATER):
+            name = user + ending
             redis.zadd(keys.channels(name), {uid: number})
             redis.hset(keys.channel(name, uid), "name", uid)
             redis.zadd(keys.posts(name, uid), {str(item): when for item, when in home})
-        if unread:
-            redis.zadd(keys.unread(f"{user}-sorted", uid), {str(item): when for item, when in unread})
-            redis.sadd(keys.unread(user, uid), *(item for item, _ in unread))
+            if unread and ending == _SORTED and is_old:
+                redis.zadd(keys.unread(name, uid), {str(item): when for item, when in unread})
+            elif unread:
+                redis.sadd(keys.unread(name, uid), *(item for item, _ in unread))
 
 
 def spent(redis: Redis) -> float:
@@ -133,8 +141,8 @@ def timed(redis: Redis, version: Version, arguments: Sequence[Any]) -> float:
     return (spent(redis) - before) / _CALLS * 1e6
 
 
-def compared(redis: Redis, versions: Versions, turns: int, page: Page) -> tuple[float, float]:
-    """The medians of both versions for that page. Raises RuntimeError if they show different items."""
+def compared(redis: Redis, versions: Versions, turns: int, page: Page) -> list[float]:
+    """The medians of all versions for that page. Raises RuntimeError if they show different items."""
     place = ("", "0", "")
     for _ in range(DEEP if page.is_deep else 0):
         _, _, older, rows, *_ = _replies(redis, versions, page, place)
@@ -142,31 +150,57 @@ def compared(redis: Redis, versions: Versions, turns: int, page: Page) -> tuple[
             item, score = rows.split()[-2:]
             place = ("after", score.decode(), item.decode())
     _replies(redis, versions, page, place)
-    took: list[list[float]] = [[], []]
+    took: list[list[float]] = [[] for _ in versions]
     for turn in range(turns):
-        for at in (0, 1) if turn % 2 else (1, 0):
-            took[at].append(timed(redis, versions[at], versions[at].arguments(page, place)))
-    return median(took[0]), median(took[1])
+        for at in range(len(versions)):
+            one = (at + turn) % len(versions)
+            took[one].append(timed(redis, versions[one], versions[one].arguments(page, place)))
+    return [median(some) for some in took]
 
 
 def _replies(redis: Redis, versions: Versions, page: Page, place: tuple[str, str, str]) -> list[Any]:
-    before, now = (cast("list[Any]", redis.evalsha(one.script.sha, *one.arguments(page, place))) for one in versions)
-    if before[2:5] != now[2:5]:
-        raise RuntimeError(f"{page}: before {before[2:5]}, now {now[2:5]}")
-    return now
+    before, *others = (
+        cast("list[Any]", redis.evalsha(one.script.sha, *one.arguments(page, place))) for one in versions
+    )
+    for other in others:
+        if before[2:5] != other[2:5]:
+            raise RuntimeError(f"{page}: before {before[2:5]}, now {other[2:5]}")
+    return before
+
+
+def ordered(redis: Redis, user: str, channels: int) -> float:
+    """Put the newest unread items of each channel into their order, as the first page does: microseconds for one."""
+    calls = sorting(user, [f"channel{number}" for number in range(channels)])
+    redis.script_load(calls[0][0].text)
+    before = spent(redis)
+    for script, names, arguments in calls:
+        redis.evalsha(script.sha, len(names), *names, *arguments)
+    return (spent(redis) - before) / channels * 1e6
 
 
 def rows(redis: Redis, versions: Versions, size: int, turns: int, channels: Sequence[int]) -> Iterator[Sequence[str]]:
     """The table: a row for each number of channels, share of unread items, and page."""
-    yield ("channels", "unread", "page", "before, µs", "now, µs", "ratio")
+    yield (
+        "channels",
+        "unread",
+        "page",
+        "before, µs",
+        "first, µs",
+        "then, µs",
+        "first",
+        "then",
+        "to order a channel, µs",
+    )
     for number, (share, aged) in product(channels, (*((share, False) for share in SHARES), (0.1, True))):
         user, uid = f"user-{number}-{share}-{aged}", "channel0" if number == 1 else GLOBAL
-        fill(redis, user, number, size // 10 if number >= MANY else size, share, aged=aged)
+        fill(redis, user, number, size // 10 if number >= MANY else size, share, aged=aged, is_old=versions[0].is_old)
+        sorting = ordered(redis, user, number)
         for view, is_deep in product(("", "unread") if share == SHARES[1] else ("unread",), (False, True)):
-            before, now = compared(redis, versions, turns, Page(user, uid, view, is_deep))
+            before, first, then = compared(redis, versions, turns, Page(user, uid, view, is_deep))
             name = f"{view or 'all'}, {'deep' if is_deep else 'first'}"
             form = f"{share:.0%}{', old ones' if aged else ''}"
-            yield (f"{number}", form, name, f"{before:.0f}", f"{now:.0f}", f"{now / before:.2f}")
+            times = (f"{one:.0f}" for one in (before, first, then))
+            yield (f"{number}", form, name, *times, f"{first / before:.2f}", f"{then / before:.2f}", f"{sorting:.0f}")
 
 
 def main() -> None:
@@ -177,7 +211,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--channels", type=int, nargs="+", default=CHANNELS)
     given = parser.parse_args()
-    versions = script_of(given.commit), Version(load("page"), is_old=False)
+    page = load("page")
+    versions = script_of(given.commit), Version(page, False, _FIRST), Version(page, False, _LATER)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsub-unread-")))
         engine = start_embedded(folder / "data")

@@ -35,6 +35,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import score_text
 from microsub.timelines import Channels, keep_order
 from microsub.timelines.add import Adder
+from microsub.timelines.pages import sorting
 from microsub.timelines.read_state import ReadState
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ FOLLOWED = 40 * DAY
 """Seconds since all follows began."""
 SYNCING = 3
 """One user in so many has an app that reads by the order of arrival."""
+VISITING = 2
+"""One user in so many has read pages of unread posts today, of all channels."""
 SPAN = 30 * DAY
 """Seconds over which each feed's posts are spread."""
 _AT_ONCE = 100
@@ -235,6 +238,12 @@ def _timelines(there: Population) -> Iterator[bytes]:
             for at, some in groupby(sorted(read), itemgetter(0)):
                 piece = b"".join(records for _, records in some)
                 yield command(4, hset, part(keys.read(name, uid)), part(str(at)), part(piece))
+
+
+async def newest(redis: Redis, there: Population) -> None:
+    """Bring the newest unread posts into their order, as the first pages of a day do."""
+    for user in range(0, there.size.users, VISITING):
+        await redis.scripts(sorting(user_name(user), [uid for uid, _ in there.channels(user)]))
 
 
 def _in_order(feed: FeedThere) -> list[bytes]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.scale.costs import SHORT_SET, Costs, Memory, Work
+from microsub.timelines.pages import NEWEST
 
 DAY = 86_400.0
 SECOND = 1e6
@@ -103,7 +104,8 @@ class Machines:
 @dataclass(frozen=True, slots=True)
 class Stock:
     """The data in Redis. `sets` are sorted sets of ids: their number and their length; `numbers` sets of whole
-    numbers: of unread ids, and of ids that have left timelines; `read` the times of reading. Bytes:
+    numbers: of unread ids, and of ids that have left timelines; `read` the times of reading, `newest` the sorted sets
+    of the newest unread ids of channels that were read today. Bytes:
     `item_bytes` of each post's packed JSON, `other` of everything not counted separately. `long` of the `items` belong
     to feeds with many posts.
     """
@@ -119,6 +121,7 @@ class Stock:
     other: float = 0.0
     numbers: tuple[tuple[float, float], ...] = ()
     read: tuple[float, float] = (0.0, 0.0)
+    newest: tuple[float, float] = (0.0, 0.0)
 
     @property
     def ids(self) -> float:
@@ -216,6 +219,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         copies,
         ((channels, unread), (channels, per_channel * gone)),
         (channels, read),
+        (channels * habits.visits, min(NEWEST, unread)),
     )
 
 
@@ -245,7 +249,8 @@ def memory(stock: Stock, costs: Memory) -> dict[str, float]:
         "posts": stock.items * (stock.item_bytes + costs.item) + stock.long * (costs.item_long - costs.item),
         "timelines": sum(number * costs.sorted_set(length) for number, length in stock.sets)
         + sum(number * (costs.set_key + length * costs.id_number) for number, length in stock.numbers)
-        + stock.read[0] * (costs.set_key + stock.read[1] * costs.id_read),
+        + stock.read[0] * (costs.set_key + stock.read[1] * costs.id_read)
+        + stock.newest[0] * costs.sorted_set(stock.newest[1]),
         "follows": stock.subscriptions * costs.subscription,
         "feeds": stock.feeds * costs.feed,
         "users and channels": stock.users * costs.user + stock.channels * costs.channel,

@@ -147,6 +147,7 @@ async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Populati
             "posts": lambda: filling.posts(redis, there),
             "subscriptions": lambda: filling.subscriptions(pipe, there),
             "timelines": lambda: filling.timelines(pipe, there),
+            "newest unread posts": lambda: filling.newest(redis, there),
         }
         before = await used_memory(redis)
         for name, step in steps.items():

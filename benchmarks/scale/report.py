@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 
 from benchmarks.report import aligned
 from benchmarks.scale.costs import Costs, Work
-from benchmarks.scale.filling import SYNCING
+from benchmarks.scale.filling import SYNCING, VISITING
 from benchmarks.scale.model import DAY, GIB, KINDS, Habits, Keeping, Machines, Prediction, Stock, limit, memory, predict
 from benchmarks.scale.observing import Observed
+from microsub.timelines.pages import NEWEST
 
 USERS = (1, 1_000, 10_000, 100_000)
 MEGABIT = 1e6 / 8
@@ -223,7 +224,9 @@ def stock_of(found: Observed) -> Stock:
     unread, seen = (channels, length * (1 - read)), (channels, length * read)
     items, of_feeds = float(size.feeds * size.items), (size.feeds, size.subscriptions)
     sets = ((channels, length), arrivals)
-    return Stock(size.users, channels, *of_feeds, items, 0.0, found.json, sets, numbers=(unread,), read=seen)
+    visited = len(range(0, size.users, VISITING)) * size.channels, min(NEWEST, unread[1])
+    stock = Stock(size.users, channels, *of_feeds, items, 0.0, found.json, sets)
+    return replace(stock, numbers=(unread,), read=seen, newest=visited)
 
 
 def document(costs: Costs, found: Observed) -> dict[str, object]:
@@ -240,7 +243,7 @@ def document_of(costs: Costs) -> dict[str, object]:
 def _memories(found: Observed, costs: Costs) -> list[tuple[str, float, float]]:
     predicted = memory(stock_of(found), replace(costs.memory, id_short=found.id_short, id_long=found.id_long))
     grown = found.memory
-    names: dict[str, tuple[str, ...]] = {"posts": ("posts",), "timelines": ("timelines",)}
+    names: dict[str, tuple[str, ...]] = {"posts": ("posts",), "timelines": ("timelines", "newest unread posts")}
     names |= {"follows": ("subscriptions",), "feeds": ("feeds",), "users and channels": ("users", "channels")}
     rows = [(name, sum(grown[step] for step in steps), predicted[name]) for name, steps in names.items()]
     return [*rows, ("all of it", sum(row[1] for row in rows), sum(row[2] for row in rows))]

@@ -246,7 +246,7 @@ class PageRows(NamedTuple):
     `states` are those of `Row.state`. `older`: older items follow. `names` are those of all its channels. `resume` is
     the place where a bounded read stopped (views without an index, posts that *All* hides), if that isn't the last row.
     `behind`: posts wait to be added to timelines of this user. `own_names` is the user's number of own names for feeds
-    (`views.OwnNames`).
+    (`views.OwnNames`). `unsorted`: channels whose newest unread items have no order yet.
 
     Columns, because Redis returns and the splicer takes columns: a `Row` for each of a hundred items is created only
     for callers that need rows. A tuple, like the other values on the way of a page, because a frozen dataclass costs
@@ -262,6 +262,7 @@ class PageRows(NamedTuple):
     resume: Cursor | None = None
     behind: bool = False
     own_names: bytes | None = None
+    unsorted: Sequence[str] = ()
 
     @classmethod
     def of(

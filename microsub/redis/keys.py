@@ -426,6 +426,11 @@ bytes and the Unix time in four, little-endian. In data of layout 14 a sorted se
 Permanent, as `posts`. `timelines.readings`, `timelines.read_state`, `timelines.retention`.
 """
 
+unread_newest = key_of_two("user:{<name>}:zchannel:<uid>:unread:newest")
+"""Sorted set: the newest of `unread`, by published time: all that aren't older than its oldest, at most 128. Written
+after a page of unread items was read, and kept up to date by every change. Lifetime: a day. `timelines.pages`.
+"""
+
 unread_packing = key_of_two("user:{<name>}:zchannel:<uid>:unread:packing")
 """Set: the part of `unread` of layout 12 that upkeep has copied so far; a change of `unread` deletes it. Lifetime: an
 hour after the last step. `timelines.repacking`.

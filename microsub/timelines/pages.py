@@ -6,14 +6,19 @@ one source) filter its rows and examine at most `EXAMINED` ids per request, so t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from microsub.accounts import absent, unauthorized
+from microsub.base.clock import DAY
+from microsub.base.errors import StoreError
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
@@ -22,6 +27,12 @@ from microsub.timelines.timelinekeys import batch_for
 EXAMINED = 1000
 """Maximum number of ids that one request examines for a view without an index."""
 _STEP, _GLOBAL_STEP = 250, 100
+
+NEWEST, _NEWEST_OF_ALL, _FEWEST = 122, 600, 24
+"""Unread items of a channel that are kept in their order: six pages, and some that may still come; of all channels of a
+page together; and of each at least."""
+_MOST_SORTED = 100
+"""Channels that are brought into order after one page."""
 
 _NO_CURSOR = Cursor("0", "")
 
@@ -133,6 +144,42 @@ def _page_keys(user: str, unread_only: bool) -> Mapping[str, Any]:
     }
 
 
+def sorting(user: str, uids: Sequence[str]) -> list[ScriptCall]:
+    """The calls that keep the newest unread items of these channels in their order, for the pages of a day."""
+    most = max(_FEWEST, min(NEWEST, _NEWEST_OF_ALL // max(1, len(uids))))
+    return [load("unread_newest")(user, uid, most=most, seconds=DAY) for uid in uids[:_MOST_SORTED]]
+
+
+class NewestUnread:
+    """Brings the newest unread items of channels into their order after a page, so that later pages need less time.
+
+    Belongs to one event loop. Pages show the same without it.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def sort(self, redis: Redis, user: str, uids: Sequence[str]) -> None:
+        """Begin with these channels of a user in the background, unless others of that user are being sorted."""
+        if uids and user not in self._running:
+            # Without the context of the request, which remembers its questions to Redis (`redis.foresight`).
+            task = asyncio.get_running_loop().create_task(_sorted(redis, user, uids), context=Context())
+            self._running[user] = task
+            task.add_done_callback(lambda _: self._running.pop(user, None))
+
+    async def aclose(self) -> None:
+        """Cancel what is in progress; nothing is lost."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _sorted(redis: Redis, user: str, uids: Sequence[str]) -> None:
+    with suppress(StoreError):  # a later page tries again
+        await redis.scripts(sorting(user, uids))
+
+
 def _range_of(query: PageQuery) -> TimelineRange:
     direction = "before" if query.before else "after" if query.after else ""
     return TimelineRange(query.limit, query.view == "unread", direction, query.before or query.after)
@@ -140,12 +187,13 @@ def _range_of(query: PageQuery) -> TimelineRange:
 
 def _rows(uid: str, reply: list[Any]) -> PageRows:
     """The script's reply (page.lua) as rows."""
-    _, named, older, stands, states, _, homes, behind, own_names, place = reply
+    _, named, older, stands, states, _, homes, behind, own_names, place, unsorted = reply
     listed, places = texts(named), text(stands).split()
     channels = text(homes).split() if uid == GLOBAL else [uid] * len(states)
     names = dict(zip(listed[0::2], listed[1::2], strict=True))
     resume = Cursor(*text(place).split()) if place else None
-    return PageRows(places[0::2], places[1::2], states, channels, bool(older), names, resume, bool(behind), own_names)
+    columns = (places[0::2], places[1::2], states, channels)
+    return PageRows(*columns, bool(older), names, resume, bool(behind), own_names, text(unsorted).split())
 
 
 async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:

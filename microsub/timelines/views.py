@@ -31,7 +31,7 @@ from microsub.timelines.feed_names import feed_name
 from microsub.timelines.full_text import ShownText, shown_text
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.own_view import OwnView
-from microsub.timelines.pages import read_page, shown, walk_rows
+from microsub.timelines.pages import NewestUnread, read_page, shown, walk_rows
 from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals
 
@@ -119,6 +119,7 @@ class ReaderViews:
         self._feed_of: BoundedCache[str, str] = BoundedCache(_MOST_ITEMS)
         self._turns = KeyedLocks()
         self._orders = KeyedLocks()
+        self._newest = NewestUnread()
 
     def over(self, redis: Redis, channels: Channels, feeds: Feeds, items: Items) -> ReaderViews:
         """The same views by another connection: all that these remember and fill is shared, and ends with these."""
@@ -128,7 +129,7 @@ class ReaderViews:
 
     async def aclose(self) -> None:
         """Cancel background fills; nothing is lost."""
-        for part in (self._catch_up, self._seen):
+        for part in (self._catch_up, self._seen, self._newest):
             if part is not None:
                 await part.aclose()
 
@@ -172,7 +173,9 @@ class ReaderViews:
 
     async def rows(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
         """The rows of a page, without adding posts that wait."""
-        return (await read_page(self._redis, user, uid, query, now, None, self._items.in_feed))[1]
+        _, rows = await read_page(self._redis, user, uid, query, now, None, self._items.in_feed)
+        self._newest.sort(self._redis, user, rows.unsorted)
+        return rows
 
     async def unread_of(self, user: str, uid: str, source: str, now: float, after: Cursor | None = None) -> list[str]:
         """The ids of all unread items of a feed in a channel, newest first; only those after `after`."""
@@ -220,6 +223,7 @@ class ReaderViews:
     async def _page(self, credential: Credential, uid: str, query: PageQuery, now: float) -> tuple[Grant, PageRows]:
         user = credential.user
         scopes, rows = await read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
+        self._newest.sort(self._redis, user, rows.unsorted)
         return grant(user, scopes, behind=rows.behind), rows
 
     async def data(self, user: str, ids: Sequence[str], own_names: bytes | None = None) -> list[bytes | None]:

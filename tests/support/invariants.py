@@ -28,8 +28,26 @@ class Violation:
 
 async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
     """All violations in one channel's keys; empty if there are none."""
+    wrong = await wrong_newest(redis, user, uid)
+    return await _disagreeing(redis, user, uid) + [Violation(user, uid, one, "newest unread") for one in wrong]
+
+
+async def _disagreeing(redis: Redis, user: str, uid: str) -> list[Violation]:
     wrong = disagreeing((await sets_of(redis, [(user, uid)]))[user, uid])
     return [Violation(user, uid, item, what) for what, items in wrong.items() for item in sorted(items)]
+
+
+async def wrong_newest(redis: Redis, user: str, uid: str) -> list[str]:
+    """Items that are missing from the newest unread ones of a channel, or shouldn't be there, or have another time."""
+    key = keys.unread(user, uid)
+    members = ("SMEMBERS", key) if await redis.command("TYPE", key) == b"set" else ("ZRANGE", key, 0, -1)
+    newest = ("ZRANGE", keys.unread_newest(user, uid), 0, -1, "WITHSCORES")
+    unread, rows = await redis.pipeline([members, newest])
+    scores = await redis.command("ZMSCORE", keys.posts(user, uid), *unread) if unread else ()
+    there = [(float(score), one) for score, one in zip(scores, unread, strict=True) if score is not None]
+    found = [(float(score), one) for one, score in zip(rows[0::2], rows[1::2], strict=True)]
+    expected = sorted(there)[-len(found) :] if found else []
+    return [one.decode() for _, one in sorted({*found} ^ {*expected})]
 
 
 async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
@@ -49,7 +67,7 @@ async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
 
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:
     """Repair everything that `violations` finds, and return it."""
-    found = await violations(redis, user, uid)
+    found = await _disagreeing(redis, user, uid)
     await apply(redis, [Finding("timelines", "", one.what, InChannel(user, uid, one.item)) for one in found], now)
     return found
 

@@ -416,6 +416,11 @@ class Machine(History):
         """A step of the migration."""
         self.run(self.redis.script(load("unread_pack")(ANN, uid, how="pack", most=most)))
 
+    @rule(uid=st.sampled_from(ALL), most=st.integers(1, 6))
+    def sort_newest(self, uid: str, most: int) -> None:
+        """A page of unread items was read; from then on its channel's newest ones are in order."""
+        self.run(self.redis.script(load("unread_newest")(ANN, uid, most=most, seconds=3600)))
+
     @rule(uid=st.sampled_from(ALL))
     def were_read_before_the_migration(self, uid: str) -> None:
         """The times of reading are in the form of layout 14 again."""
@@ -439,6 +444,19 @@ class Machine(History):
         expected = newer[-limit:] if before else older[:limit]
         assert [(row.id, row.is_read) for row in page.rows] == expected
         assert page.older == (len(shown) > len(newer) if before else len(older) > limit)
+
+    @rule(uid=anywhere, near=ids, limit=st.integers(1, 5), before=st.booleans())
+    def look_around_unread(self, uid: str, near: str, limit: int, before: bool) -> None:
+        """The same of unread items; some of the newest ones may be in order."""
+        cursor = Cursor(self.model.items[near].score, near)
+        side = {"before": cursor} if before else {"after": cursor}
+        page = self.run(self.world.timelines.page(ANN, uid, PageQuery(limit=limit, view="unread", **side), self.now))
+        place = self.model.place(near)
+        unread = [one for one, is_read in self.model.shown(uid) if not is_read]
+        newer = [one for one in unread if self.model.place(one) > place]
+        older = [one for one in unread if self.model.place(one) < place]
+        assert page.ids == (newer[-limit:] if before else older[:limit])
+        assert page.older == (len(unread) > len(newer) if before else len(older) > limit)
 
 
 @pytest.mark.timeout(600)

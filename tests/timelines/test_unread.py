@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from microsub.model.reader import Cursor, PageQuery
+from microsub.base.errors import StoreFull
+from microsub.model.reader import Cursor, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.migrations import COMPACT_UNREAD, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.readings import reading_times
 from microsub.timelines.repacking import GoneRepacking
 from microsub.timelines.sync.arrivals import arrivals_in
+from microsub.timelines.views import ReaderViews
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.redis_wrappers import Killing, killed_anywhere
+from tests.support.redis_wrappers import Killing, Wrapped, killed_anywhere
 from tests.support.timelines import unread_of_layout_12
+from tests.support.waiting import wait_until
 
 MANY = 1200
 
@@ -207,9 +215,12 @@ SPREADS: dict[str, Callable[[random.Random, int], Iterable[int]]] = {
 
 
 @pytest.mark.parametrize("layout", [12, 13])
+@pytest.mark.parametrize("newest", [0, 24, 122])
 @pytest.mark.parametrize("spread", SPREADS)
-async def test_unread_pages_have_every_unread_item_once(world: OneReader, spread: str, layout: int) -> None:
-    """In order, in both directions, from any place, in one channel and in all."""
+async def test_unread_pages_have_every_unread_item_once(
+    world: OneReader, spread: str, newest: int, layout: int
+) -> None:
+    """In order, in both directions, from any place, in one channel and in all; some of the newest may be in order."""
     size, chance = 2400, random.Random(spread)
     unread = set(SPREADS[spread](chance, size))
     await fill(world.redis, "home", size, unread)
@@ -217,6 +228,10 @@ async def test_unread_pages_have_every_unread_item_once(world: OneReader, spread
     if layout == 12:
         for uid in ("home", "work"):
             await unread_of_layout_12(world.redis, ANN, uid)
+    if newest:
+        assert await sort_newest(world, "home", newest) == min(newest, len(unread))
+        assert await sort_newest(world, "work", newest // 4) == min(newest // 4, 10)
+        assert [await violations(world.redis, ANN, uid) for uid in ("home", "work")] == [[], []]
     for uid, there in (("home", unread), ("global", unread | {*range(10, 20)})):
         expected = [str(one) for one in sorted(there, key=lambda one: (one // 3, str(one)), reverse=True)]
         assert await walked(world, uid, None, upward=False) == expected
@@ -230,6 +245,126 @@ async def test_unread_pages_have_every_unread_item_once(world: OneReader, spread
             assert await walked(world, uid, at, upward=True) == newer
             page = await world.timelines.page(ANN, uid, PageQuery(limit=50, before=at, view="unread"), NOW)
             assert page.older == (len(expected) > len(newer))
+
+
+async def sort_newest(world: OneReader, uid: str, most: int) -> int:
+    """Bring that many unread items into their order, as after a page; returns how many there are."""
+    found = await world.redis.script(load("unread_newest")(ANN, uid, most=most, seconds=100))
+    assert await world.redis.command("ZCARD", keys.unread_newest(ANN, uid)) == found
+    assert found == 0 or await world.redis.command("TTL", keys.unread_newest(ANN, uid)) in {99, 100}
+    return int(found)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 200])
+async def test_the_newest_unread_items_stay_in_order(world: OneReader, at_once: int) -> None:
+    """They are a compact piece: older ones leave it, and it ends if very many come together."""
+    await fill(world.redis, "home", MANY, range(1, MANY, 3))
+    assert await sort_newest(world, "home", 122) == 122
+    for first in range(0, 400, at_once):
+        # One in five is older than all that are in order.
+        new = [item(3 * MANY + one, score=one % 5 and MANY + one) for one in range(first, first + at_once)]
+        await world.add("home", *new)
+        assert await violations(world.redis, ANN, "home") == []
+    assert 64 <= await world.redis.command("ZCARD", keys.unread_newest(ANN, "home")) <= 128
+    kind = await world.redis.command("OBJECT", "ENCODING", keys.unread_newest(ANN, "home"))
+    assert kind in {b"listpack", b"ziplist"}
+    expected = [str(3 * MANY + one) for one in range(first + at_once - 1, -1, -1) if one % 5]
+    assert (await world.ids("home", view="unread", limit=300))[:300] == expected[:300]
+
+
+async def test_the_newest_unread_items_follow_marks_and_removals(world: OneReader) -> None:
+    """One by one, page by page, and all together; an item marked as unread is in order again if it is new enough."""
+    await fill(world.redis, "home", MANY, range(2, MANY, 2))
+    assert await sort_newest(world, "home", 100) == 100
+    timelines, key = world.timelines, keys.unread_newest(ANN, "home")
+    assert await timelines.mark_read(ANN, "home", [str(MANY - 2), "2"], NOW) == 2
+    assert await timelines.mark_unread(ANN, "home", [str(MANY - 5), "3"], NOW) == 2
+    assert await timelines.remove(ANN, "home", [str(MANY - 8)], NOW) == 1
+    assert await world.redis.command("ZCARD", key) == 99
+    assert await violations(world.redis, ANN, "home") == []
+    assert await timelines.mark_read(ANN, "home", await world.ids("home", view="unread", limit=20), NOW) == 20
+    assert await world.redis.command("ZCARD", key) == 79
+    assert await violations(world.redis, ANN, "home") == []
+    assert await timelines.mark_all_read(ANN, "home", NOW) > 500
+    assert await world.ids("home", view="unread") == []
+    assert await world.redis.command("EXISTS", key) == 0
+
+
+@pytest.mark.parametrize("unread", [range(1, 2001), range(1, 2002)], ids=len)
+async def test_looking_for_the_newest_unread_items_has_an_end(world: OneReader, unread: range) -> None:
+    """Of up to two thousand, all are looked at; of more, ten thousand posts: then pages do without them."""
+    await fill(world.redis, "home", 13_000, unread)
+    await world.redis.command("CONFIG", "RESETSTAT")
+    assert await sort_newest(world, "home", 122) == (122 if len(unread) <= 2000 else 0)
+    stats = (await world.redis.command("INFO", "commandstats")).decode()
+    looks = {name: int(count) for name, count in re.findall(r"cmdstat_(smismember|zinter):calls=(\d+)", stats)}
+    assert looks == ({"smismember": 2, "zinter": 1} if len(unread) <= 2000 else {"smismember": 12})
+    assert await world.ids("home", view="unread", limit=3) == (["2000", "1999", "1998"] if len(unread) <= 2000 else [])
+
+
+class Sorting(Wrapped):
+    """Counts the round trips that bring channels into order, and may refuse them."""
+
+    sorted = 0
+    is_full = False
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        self.sorted += name == "unread_newest"
+        if self.is_full and name == "unread_newest":
+            raise StoreFull("no memory is left")
+        return await run()
+
+
+async def test_an_unread_page_brings_the_newest_into_order(world: OneReader) -> None:
+    """Of one channel, and of all that a page of all looks at; once. A store that is full refuses, and pages stay."""
+    await fill(world.redis, "home", 300, range(1, 300, 3))
+    await fill(world.redis, "work", 300, range(1, 300, 2))
+    redis = Sorting(world.redis)
+    views = ReaderViews(redis, world.channels, Mock(), Mock(), Mock())
+    order = [keys.unread_newest(ANN, uid) for uid in ("home", "work")]
+
+    async def page(uid: str, view: View = "unread") -> list[str]:
+        rows = await views.rows(ANN, uid, PageQuery(limit=10, view=view), NOW)
+        await wait_until(lambda: not [one for one in asyncio.all_tasks() if "_sorted" in str(one.get_coro())])
+        return list(rows.ids)
+
+    await page("home", "all")
+    assert (redis.sorted, await world.redis.command("EXISTS", *order)) == (0, 0)
+    redis.is_full = True
+    first = await page("home")
+    assert first == [str(one) for one in range(298, 270, -3)]
+    assert (redis.sorted, await world.redis.command("EXISTS", *order)) == (1, 0)
+    redis.is_full = False
+    assert await page("home") == first
+    assert (redis.sorted, await world.redis.command("EXISTS", *order)) == (2, 1)
+    assert await page("home") == first
+    of_all = await page("global")
+    assert (redis.sorted, await world.redis.command("EXISTS", *order)) == (3, 2)
+    assert await page("global") == of_all
+    assert redis.sorted == 3
+    assert [await violations(world.redis, ANN, uid) for uid in ("home", "work")] == [[], []]
+
+
+@pytest.mark.parametrize("unread", [range(1, 600), range(1, 600, 3), range(1, 60)], ids=len)
+@pytest.mark.parametrize("newest", [0, 5, 24, 122])
+async def test_unread_pages_of_all_leave_out_hidden_feeds(world: OneReader, unread: range, newest: int) -> None:
+    """Also where a whole block of the newest ones is hidden, and where those in order end."""
+    size, hidden = 600, {*range(1, 600, 7), *range(20, 50), *range(300, 380), *range(560, 590)}
+    await fill(world.redis, "home", size, unread)
+    await fill(world.redis, "work", 30, range(10, 20))
+    await world.redis.command("SADD", keys.apart(ANN, "home"), *hidden)
+    await world.redis.command("HSET", keys.user(ANN), "apart", 1)
+    if newest:
+        await sort_newest(world, "home", newest)
+    there = {*unread} - hidden | {*range(10, 20)}
+    expected = [str(one) for one in sorted(there, key=lambda one: (one // 3, str(one)), reverse=True)]
+    assert await walked(world, "global", None, upward=False) == expected
+    for place in ("595", "400", "30", "1"):
+        at, key = Cursor(str(int(place) // 3), place), (int(place) // 3, place)
+        newer = [one for one in expected if (int(one) // 3, one) > key]
+        assert await walked(world, "global", at, upward=True) == newer
+        older = [one for one in expected if (int(one) // 3, one) < key]
+        assert await walked(world, "global", at, upward=False) == older
 
 
 async def walked(world: OneReader, uid: str, at: Cursor | None, *, upward: bool) -> list[str]:

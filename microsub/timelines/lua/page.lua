@@ -7,8 +7,9 @@
 -- The score of an item is the same in every timeline, so all copies of an item reach the heads of their channels at the
 -- same time. Channels are read in small blocks, because most items of a page come from few channels.
 --
--- Items of feeds that the user hides in "All" (`apart`) aren't merged from that channel. Unread items are found among the
--- channel's items, or if they are few, by the intersection of both sets.
+-- Items of feeds that the user hides in "All" (`apart`) aren't merged from that channel. Unread items are found in the
+-- channel's sorted set of the newest ones (unread_newest.lua); if it ends or isn't there, among the channel's items, or if
+-- they are few, by the intersection of both sets.
 --
 -- KEYS  1 channels  2 user  3 saved: its posts  4 behind  5 token?: if one is to be checked
 -- ARGV  1 limit  2 direction: '', 'after' or 'before'  3, 4 cursor: its score and id  5 now  6-9 patterns: channel, the
@@ -18,7 +19,7 @@
 --       one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id if several channels are
 --       merged, 1 if posts wait to be added to timelines of this user, the user's number of own names for feeds
 --       (subscription_write.lua) or '', the place 'score id' to continue at, if the page ends among posts that the view
---       doesn't show, or ''}. An item is unread if it is unread in any channel, and then such a channel is named.
+--       doesn't show, or '', 'uid …' of channels whose newest unread items aren't in order}. An item is unread if it is unread in any channel, and then such a channel is named.
 -- include: rank
 -- include: active
 -- include: unread
@@ -38,7 +39,9 @@ end
 local MOST_STEPS = 10000
 -- So many items are looked at with their scores: of more, few are unread, and only these scores are read.
 local MOST_AT_ONCE = 50
-local steps, older = 0, false
+-- Of a channel's newest unread items, fewer than these aren't enough.
+local ENOUGH = 64
+local steps, older, wanted = 0, false, ''
 
 -- A key of a channel by its pattern; patterns of Lua would take as long as reading ten items.
 local function key_of(pattern, uid)
@@ -56,7 +59,7 @@ local function reply_of(names, rows, ids, marks, homes, resume)
     states = #ids > 0 and string.char(unpack(found)) or ''
   end
   local text = table.concat(rows, ' ', 1, 2 * #ids)
-  return { '', names, older and 1 or 0, text, states, scope, homes, waiting, own_names, resume }
+  return { '', names, older and 1 or 0, text, states, scope, homes, waiting, own_names, resume, wanted }
 end
 
 -- The ids of rows, of the first ones only.
@@ -73,7 +76,23 @@ if ARGV[10] ~= 'global' then
   local head = redis.call('HMGET', key_of(ARGV[6], uid), 'name', 'removed')
   if not head[1] or head[2] then return { 'channel' } end
   one, key, of_unread = { uid, head[1] }, key_of(ARGV[7], uid), key_of(ARGV[8], uid)
-  if only_unread then count, size = count_unread(of_unread), redis.call('ZCARD', key) end
+  if only_unread then
+    local newest, newer, stands, rows = of_unread .. ':newest', 0, 0, {}
+    if ARGV[2] ~= '' then newer, stands = rank(newest, ARGV[3], ARGV[4]) end
+    if not upward then
+      rows = redis.call('ZREVRANGE', newest, newer + stands, newer + stands + limit, 'WITHSCORES')
+      older = #rows > 2 * limit
+      if older then return reply_of(one, rows, ids_of(rows, limit), nil, '', '') end
+    end
+    count, size = count_unread(of_unread), redis.call('ZCARD', key)
+    local known = redis.call('ZCARD', newest)
+    if upward and (newer < known or known == count) then
+      if newer > 0 then rows = redis.call('ZREVRANGE', newest, math.max(0, newer - limit), newer - 1, 'WITHSCORES') end
+      older = newer < known
+    end
+    if known == count or older then return reply_of(one, rows, ids_of(rows, limit), nil, '', '') end
+    if known < ENOUGH and count < size then wanted = uid end
+  end
   local is_mixed = only_unread and count < size
   local block = is_mixed and math.ceil(1.1 * (limit + 1) * size / count) + 2 or limit + 1
   if not is_mixed or (not upward and block <= MOST_AT_ONCE and block < count) then
@@ -259,6 +278,52 @@ local function examined(stream, block, ...)
   return ids
 end
 
+-- The items of a channel behind a place, beyond its newest unread ones if only unread ones are wanted; nil if there are
+-- none.
+local function walk(stream, posts, count, score, id)
+  local unread = only_unread and unread_before .. stream.uid .. unread_behind
+  stream.key, stream.next, stream.newest, stream.last, stream.skips = posts, 0, nil, nil, false
+  stream.seen, stream.kept = 0, 0
+  if only_unread then
+    if count == 0 then return nil end
+    stream.count = count
+    stream.size, stream.wanted = redis.call('ZCARD', posts), math.ceil(0.6 * stream.block)
+    if are_few(stream.count, stream.wanted * stream.size / stream.count) then
+      local others
+      stream.rows, others = few_unread(posts, unread, score, id, stream.apart)
+      stream.is_whole = true
+      if upward and others then older = true end
+      return stream
+    end
+    stream.unread = stream.count < stream.size and unread
+    stream.block = math.min(6 * stream.block, math.ceil(1.1 * stream.wanted * stream.size / stream.count))
+  end
+  stream.filters = stream.apart or stream.unread
+  if score then
+    local newer, stands = rank(posts, score, id)
+    stream.next = newer + (upward and 0 or stands)
+    if upward and redis.call('ZCARD', posts) > newer then
+      older = older or not stream.unread or has_unread_from(posts, stream.unread, newer)
+    end
+  end
+  return stream
+end
+
+-- A channel whose newest unread items end here goes on with its others; nil if there are none.
+local function walk_on(stream)
+  if upward then return nil end
+  local known, place = (stream.rows or ARGV[2] ~= '') and redis.call('ZCARD', stream.newest) or 0, {}
+  local count = count_unread(unread_before .. stream.uid .. unread_behind)
+  if known == count then return nil end
+  if known < ENOUGH then wanted = wanted .. stream.uid .. ' ' end
+  if stream.rows then
+    place = redis.call('ZRANGE', stream.newest, 0, 0, 'WITHSCORES')
+  elseif ARGV[2] ~= '' then
+    place = { ARGV[4], ARGV[3] }
+  end
+  return walk(stream, posts_before .. stream.uid .. posts_behind, count, place[2], place[1])
+end
+
 local function refill(stream)
   stream.at = 1
   if stream.is_whole then
@@ -268,7 +333,12 @@ local function refill(stream)
   local block = stream.block
   if not stream.filters then
     stream.block = math.min(limit + 1, 2 * block + 1)
-    stream.rows = examined(stream, block, 'WITHSCORES')
+    local rows = examined(stream, block, 'WITHSCORES')
+    if #rows == 0 and stream.newest and walk_on(stream) then
+      if not stream.is_whole then refill(stream) end
+    else
+      stream.rows = rows
+    end
     return
   end
   if stream.last and stream.unread then
@@ -287,6 +357,10 @@ local function refill(stream)
   local has_scores = not stream.unread or block <= 5 or 2 * stream.count > stream.size
   local rows = has_scores and examined(stream, block, 'WITHSCORES')
   local ids = rows and ids_of(rows, block) or examined(stream, block)
+  if #ids == 0 and stream.newest and walk_on(stream) then
+    if not stream.is_whole then refill(stream) end
+    return
+  end
   local kept = shown(stream, ids)
   stream.last = ids[#ids]
   stream.seen, stream.kept, steps = stream.seen + #ids, stream.kept + #kept, steps + #ids - #kept
@@ -304,33 +378,24 @@ end
 -- A channel from the cursor on, of which `block` items are probably wanted; nil if none is. `hides`: without those of
 -- hidden feeds.
 local function begin(name, posts, block, hides)
-  local stream = { uid = name, key = posts, next = 0, at = 1, block = block, seen = 0, kept = 0 }
+  local stream = {
+    uid = name, key = posts, next = 0, at = 1, block = block, id = '', text = '', score = 0, seen = 0, kept = 0,
+  }
   if hides then
     local apart = key_of(ARGV[9], name)
     stream.apart = redis.call('EXISTS', apart) == 1 and apart
   end
-  if only_unread then
-    local unread = unread_before .. name .. unread_behind
-    stream.count = count_unread(unread)
-    if stream.count == 0 then return nil end
-    stream.size, stream.wanted = redis.call('ZCARD', posts), math.ceil(0.6 * block)
-    if are_few(stream.count, stream.wanted * stream.size / stream.count) then
-      local others
-      stream.rows, others = few_unread(posts, unread, ARGV[2] ~= '' and ARGV[3], ARGV[4], stream.apart)
-      stream.is_whole = true
-      if upward and others then older = true end
-      return stream
-    end
-    stream.unread = stream.count < stream.size and unread
-    stream.block = math.min(6 * block, math.ceil(1.1 * stream.wanted * stream.size / stream.count))
-  end
-  stream.filters = stream.apart or stream.unread
-  if ARGV[2] ~= '' then
-    local newer, stands = rank(posts, ARGV[3], ARGV[4])
-    stream.next = newer + (upward and 0 or stands)
-    if upward and redis.call('ZCARD', posts) > newer then
-      older = older or not stream.unread or has_unread_from(posts, stream.unread, newer)
-    end
+  local score = ARGV[2] ~= '' and ARGV[3]
+  if not only_unread then return walk(stream, posts, nil, score, ARGV[4]) end
+  local newest, newer, stands = unread_before .. name .. unread_behind .. ':newest', 0, 0
+  if score then newer, stands = rank(newest, score, ARGV[4]) end
+  stream.key, stream.newest, stream.filters, stream.next = newest, newest, stream.apart, newer + stands
+  if upward then
+    local known = redis.call('ZCARD', newest)
+    older = older or newer < known
+    stream.next = newer
+    local count = newer < known and known or count_unread(unread_before .. name .. unread_behind)
+    if known ~= count then return walk(stream, posts, count, score, ARGV[4]) end
   end
   return stream
 end
@@ -397,9 +462,11 @@ end
 -- Whether a channel may have something from that score on. Most of hundreds of channels have nothing for the first page:
 -- Redis counts zero items faster than it lists them, and a few are examined faster than all that are unread.
 local function may_have(name, posts, bound)
+  local unread = only_unread and unread_before .. name .. unread_behind
+  local first = unread and redis.call('ZREVRANGE', unread .. ':newest', 0, 0, 'WITHSCORES')
+  if first and first[1] then return tonumber(first[2]) >= tonumber(bound) end
   local newer = redis.call('ZCOUNT', posts, bound, '+inf')
   if newer == 0 or not only_unread then return newer > 0 end
-  local unread = unread_before .. name .. unread_behind
   if newer > math.min(100, 2 * count_unread(unread)) then return true end
   local marks = unread_marks(unread, redis.call('ZREVRANGE', posts, 0, newer - 1))
   for i = 1, newer do

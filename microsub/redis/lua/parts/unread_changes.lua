@@ -1,10 +1,43 @@
 -- Changes of a channel's unread items, in either form of unread.lua. A change of the older form makes what unread_pack.lua
 -- has copied so far useless.
 --
+-- The newest ones are in a sorted set as well, in the order of their times, if a page of unread items has asked for it
+-- lately (unread_newest.lua). It has all that aren't older than its oldest, so they are added only from there on.
+--
 -- add_unread(key, rows): {score, id, score, id, …} of at most 1,000. drop_unread(key, id, …): how many were unread.
+local MOST_NEWEST, MOST_CHANGED = 128, 64
+
+-- Whether (one score, one id) is at least as new as the other.
+local function is_from(score, id, first_score, first_id)
+  return score > first_score or (score == first_score and id >= first_id)
+end
+
+local function add_newest(newest, rows)
+  local first = redis.call('ZRANGE', newest, 0, 0, 'WITHSCORES')
+  if not first[1] then return end
+  local excess = redis.call('ZCARD', newest) + #rows / 2 - MOST_NEWEST
+  if #rows > 2 * MOST_CHANGED then
+    redis.call('UNLINK', newest)
+    return
+  end
+  if excess > 0 then
+    redis.call('ZREMRANGEBYRANK', newest, 0, excess - 1)
+    first = redis.call('ZRANGE', newest, 0, 0, 'WITHSCORES')
+  end
+  local score, entering = tonumber(first[2]), {}
+  for i = 1, #rows, 2 do
+    if is_from(tonumber(rows[i]), rows[i + 1], score, first[1]) then
+      entering[#entering + 1] = rows[i]
+      entering[#entering + 1] = rows[i + 1]
+    end
+  end
+  if #entering > 0 then redis.call('ZADD', newest, unpack(entering)) end
+end
+
 local function add_unread(key, rows)
   local ids = {}
   for i = 2, #rows, 2 do ids[i / 2] = rows[i] end
+  add_newest(key .. ':newest', rows)
   local added = redis.pcall('SADD', key, unpack(ids))
   if type(added) ~= 'table' then return end
   if string.find(added.err, 'WRONGTYPE', 1, true) then
@@ -14,7 +47,17 @@ local function add_unread(key, rows)
     redis.call('SADD', key, unpack(ids))
   end
 end
+
+local function drop_newest(newest, ids)
+  if #ids > MOST_CHANGED then
+    redis.call('UNLINK', newest)
+  else
+    redis.call('ZREM', newest, unpack(ids))
+  end
+end
+
 local function drop_unread(key, ...)
+  drop_newest(key .. ':newest', { ... })
   local found = redis.pcall('SREM', key, ...)
   if type(found) ~= 'table' then return found end
   redis.call('UNLINK', key .. ':packing')
