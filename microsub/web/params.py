@@ -272,7 +272,7 @@ async def body_pairs(body: RequestBody, client: str = "", most: int = MAX_PAIRS)
     """
     if not body.content:
         return ()
-    if len(body.content) > UNCHECKED_BODY:
+    if len(body.content) > (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
         async with _turn(client):
             return await asyncio.to_thread(lambda: asyncio.run(_all_pairs(body, most)))
     if is_multipart(body):
@@ -300,6 +300,7 @@ async def in_turn(client: str, pairs: Pairs) -> list[tuple[str, str]]:
 async def _turn(client: str) -> AsyncIterator[None]:
     """The turn of a client's network with one of its bodies: a network with many of them delays only itself."""
     async with _turns.of(network_of(client)), _turns.of(""):
+        await asyncio.sleep(0)  # for otherwise all that begin in the same round find it free, one after the other
         yield
 
 
