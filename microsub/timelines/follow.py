@@ -6,7 +6,7 @@ repeated request or upkeep completes whatever a crash has interrupted, and every
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -293,11 +293,17 @@ class Following:
         if feed_id is not None:
             await self._leave_now(user, uid, feed_id, now)
 
-    async def move(self, user: str, target: str, url: str, now: float) -> Followed:
-        """Follow a feed only in the channel `target`; its items move too. Raises NotFound if no channel follows it."""
+    async def move(
+        self, user: str, target: str, url: str, now: float, *, holders: Mapping[str, Subscription] | None = None
+    ) -> Followed:
+        """Follow a feed only in the channel `target`; its items move too. Raises NotFound if no channel follows it.
+
+        `holders` are the channels that follow it, if the caller knows them: reading all follows takes long.
+        """
         refuse_saved(target)
         await self._channels.get(user, target)
-        holders = await self.holders(user, url)
+        is_known = holders is not None
+        holders = await self.holders(user, url) if holders is None else holders
         if not holders:
             raise not_followed(url)
         held = next(iter(holders.values()))
@@ -312,6 +318,8 @@ class Following:
             for move in await self._channels.moves(user)
             if move.feed == held.feed and move.source not in {target, move.target}
         ]
+        if is_known and not await self._channels.follows(user, target, held.feed):
+            raise not_followed(url)  # unfollowed since the caller has read it
         await self._feeds.subscribe(held.feed, user, target)
         await self._carry_over(user, target, moves, now)
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)

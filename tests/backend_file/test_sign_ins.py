@@ -85,6 +85,18 @@ async def test_a_declared_password_is_sent(configured: Configured, site: Publish
     assert await configured.configuration.look() == "unchanged"
 
 
+async def test_changes_by_users_stand_beside_it(configured: Configured, site: Publisher) -> None:
+    """A name that an app gives the feed comes into its entry, which keeps its variables."""
+    url = site.serve("/feed", members_only)
+    await configured.apply(ann({"url": url, "sign_in": ANN}))
+    feed = (await follow_of(configured)).feed
+    await configured.following.change("ann", "home", feed, configured.now, name="Mine")
+    assert await configured.configuration.write_back()
+    (entry,) = configured.saved()["users"]["ann"]["channels"][0]["feeds"]
+    assert entry == {"url": url, "sign_in": ANN, "name": "Mine"}
+    assert await configured.configuration.look() == "unchanged"
+
+
 async def test_no_other_place_has_them(
     configured: Configured, site: Publisher, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,6 +258,19 @@ async def test_an_unusable_key(configured: Configured, site: Publisher) -> None:
     )
     configured.key_file.unlink()
     assert await configured.configuration.look() == "applied"
+
+
+async def test_a_new_key_needs_nothing(configured: Configured, site: Publisher) -> None:
+    """After a restore without the key, the next start seals what the file declares with the new one."""
+    await configured.apply(ann({"url": site.serve("/feed", members_only), "sign_in": ANN, "name": "Mine"}))
+    former = (await follow_of(configured)).url
+    configured.key_file.unlink()
+    assert (await poll(configured)).last_error is not None
+    assert await configured.server().look() == "applied"
+    assert (await poll(configured)).last_error is None
+    follow = await follow_of(configured)
+    assert (follow.url != former, follow.name) == (True, "Mine")
+    assert await configured.redis.command("HLEN", keys.sign_ins("ann")) == 1
 
 
 FIRST = "users.ann.channels[0].feeds[0].sign_in"

@@ -269,9 +269,10 @@ def test_lines_about_the_configuration_are_in_german() -> None:
     whats = [
         *("channel ann/x", "setting max_items of channel ann/x", "name of channel ann/x", "site of user ann"),
         *("whether user ann is an admin", "feed https://b.example/ in ann/x", "name of https://b.example/ in ann/x"),
+        "sign-in of https://b.example/ in ann/x",
         *("output feed ann/x", "source ann/x", "order of the channels of ann"),
     ]
-    said = ["an edit", "removed it", "another content", "other settings", "nothing", "'5'"]
+    said = ["an edit", "removed it", "another content", "other settings", "another one", "nothing", "'5'"]
     lines += [str(Conflict(what, one, "removed it", "api")) for what in whats for one in said]
     lines += [str(Conflict(what, "'5'", one, "file")) for what in whats for one in said]
     lines += [f"not applied, because of a later change in an app: {line}" for line in lines[:3]]

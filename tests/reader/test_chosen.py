@@ -212,6 +212,33 @@ async def test_all_shown_are_chosen_without_scripts(ann: ReadingVisitor, feeds: 
     assert len(ticked.tree.css("[name=feed][checked]")) == 4
 
 
+async def test_a_channel_among_hundreds_is_named(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """Its name is typed, with suggestions; a drag still gives its uid."""
+    for number in range(500):
+        await server.channels.create("ann", f"Channel {number}", server.now, f"c{number}")
+    page = await ann.get("/feed")
+    assert page.tree.css_first("#to").tag == "input"
+    assert len(page.tree.css("#channel-names option")) == 503
+    assert "2 feeds are now in Channel 321." in await told(ann, await choose(ann, feeds, do="move", to="channel 321"))
+    moved = [f"c321/{box.partition('/')[2]}" for box in feeds]
+    assert "are now in Channel 7." in await told(ann, await choose(ann, moved, do="move", to="", target="c7"))
+    assert set((await state(server))["c7"]) == set(URLS[:2])
+
+
+async def test_a_sign_in_comes_back_with_its_feed(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """Credentials outlast an unfollow that is undone, and a move."""
+    feed = feeds[0].partition("/")[2]
+    record = await server.signed.give("ann", feed, {"x-key": "secret"}, server.now)
+    box = f"home/{record.id}"
+    reply = await choose(ann, [box], do="unfollow")
+    server.now += 300
+    await server.signed.prune("ann", server.now)
+    await take_back(ann, reply)
+    await choose(ann, [box], do="move", to="news")
+    assert await server.signed.state(record) == "given"
+    assert [one.url for one in await server.channels.subscriptions("ann", "news")] == [record.url]
+
+
 async def test_the_part_that_a_drag_fetches(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
     """The notice with its undo, and the counts of the channels, for a page that stays."""
     branch = (await ann.get("/channels/home/feeds?part=1")).tree.css_first(".branch").attributes

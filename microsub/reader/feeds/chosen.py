@@ -107,9 +107,17 @@ class ChosenFeeds:
         channel, place = (target.uid, target.name) if target is not None else ("", "")
         result = ChosenResult(act, channel, place, undo=kept.id)
         most = await self._most("feeds", user)
+        holders: dict[str, dict[str, Subscription]] = {}
+        for uid, one in before:
+            holders.setdefault(one.feed, {})[uid] = one
 
         async def change(uid: str, follow: Subscription) -> None:
-            await self._one(user, act, uid, follow, target, visit.now, most)
+            if act == "move" and target is not None:
+                await self._following.move(
+                    user, target.uid, follow.url, visit.now, holders=holders.pop(follow.feed, None)
+                )
+            else:
+                await self._one(user, act, uid, follow, target, visit.now, most)
 
         await self._each(visit, result, chosen, change)
         return await self._told(visit, result)
@@ -186,8 +194,6 @@ class ChosenFeeds:
         elif target is None:
             wanted = _with(follow.settings, act)
             await self._following.change(user, uid, follow.feed, now, settings=wanted, former=follow.settings)
-        elif act == "move":
-            await self._following.move(user, target.uid, follow.url, now)
         elif await self._channels.subscription(user, target.uid, follow.feed) is not None:
             raise InvalidRequest(N_("It is in that channel already."))
         else:
@@ -207,7 +213,7 @@ class ChosenFeeds:
         if done.act == "unfollow":
             await self._following.follow_again(user, uid, follow, now, most=most)
         elif done.act == "move":
-            await self._following.move(user, uid, follow.url, now)
+            await self._following.move(user, uid, follow.url, now, holders={done.channel: follow})
             for other, former in held[1:]:
                 await self._following.follow_again(user, other, former, now, most=most)
         elif done.act == "copy":
