@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ class Tab:
         """Presses the button of that name and waits until the next page is loaded."""
         async with self.page.expect_navigation(wait_until="load"):
             await self.page.get_by_role("button", name=button, exact=True).first.click()
+
+    async def keys(self, *names: str) -> None:
+        """Presses keys, none of which waits for the one before: the page forgets the first of a sequence in a while."""
+        await asyncio.gather(*map(self.page.keyboard.press, names))
 
     async def title(self) -> str:
         """The page's first heading."""

@@ -164,8 +164,7 @@ async def test_reading_with_only_the_keyboard(browser: Browser, library: Library
         await press("Escape")
         await page.evaluate("document.activeElement.blur()")
         for second, path in (("s", "/saved"), ("a", "/channel/global?show=all"), ("h", "/")):
-            await press("g")
-            await press(second)
+            await here.keys("g", second)
             await page.wait_for_url(library.url + path)
     async with window(browser) as other:
         await other.page.goto(link.replace("127.0.0.1", "localhost"))
@@ -535,9 +534,8 @@ async def test_one_of_many_channels_is_found(browser: Browser, library: Library)
         await names.get_by_text("Home", exact=True).wait_for()
         assert await names.count() == 4
         await page.evaluate("document.activeElement.blur()")
-        await page.keyboard.press("g")
         async with page.expect_event("load"):
-            await page.keyboard.press("l")
+            await here.keys("g", "l")
         assert page.url == f"{library.url}/channel"
         bare = await browser.new_context(bypass_csp=True, storage_state=await here.context.storage_state())
         assert await violations(await bare.new_page(), library.url, ["/", "/channel"]) == []

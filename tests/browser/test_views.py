@@ -209,8 +209,7 @@ async def test_keys_work_on_all_pages(browser: Browser, server: ReadingServer) -
         await choice.focus()
         await page.keyboard.press("Space")
         assert await choice.is_checked()
-        await page.keyboard.press("g")
-        await page.keyboard.press("s")
+        await here.keys("g", "s")
         await page.wait_for_url("**/saved")
 
 
