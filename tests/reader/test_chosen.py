@@ -9,10 +9,12 @@ import pytest
 from microsub.model.settings import FollowSettings
 from microsub.reader.feeds import chosen
 from microsub.reader.feeds.chosen import MOST_CHOSEN
+from microsub.reader.reading.undo import UndoRecords
 from microsub.redis.protocol import Redis
+from microsub.timelines import ReadState
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
 from tests.support.readers import FEED, instance, posts
-from tests.support.redis_wrappers import InRow
+from tests.support.redis_wrappers import Between, InRow
 from tests.support.visitor import Shown, fields_of
 from tests.support.world import World
 
@@ -97,6 +99,33 @@ async def test_every_action_is_taken_back_whole(
     assert sorted(await ann.titles("/channel/home")) == unread
     again = await ann.browser.post("/feed/chosen/undo", {"undo": "0" * 16})
     assert again.status in {403, 404}
+
+
+async def test_an_undo_works_once(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """Also one that brings no posts back: later changes aren't undone by the same button."""
+    reply = await choose(ann, feeds, do="pause")
+    page = await ann.get(reply.location)
+    undo = page.form("/feed/chosen/undo").css_first("button").attributes["value"]
+    await ann.browser.submit(page, "/feed/chosen/undo", undo=undo)
+    await server.following.unfollow("ann", "home", URLS[0], server.now)
+    again = await ann.browser.submit(page, "/feed/chosen/undo", undo=undo)
+    assert again.status == 404
+    assert URLS[0] not in (await state(server))["home"]
+
+
+async def test_a_result_stays_with_its_own_record(ann: ReadingVisitor, server: World) -> None:
+    """Another process replaces the record at the worst moment."""
+    records = UndoRecords(server.redis, ReadState(server.redis, server.items))
+    mine = await records.remember_feeds("ann", [], {})
+    others: list[str] = []
+
+    async def before(name: str, _: Any) -> None:
+        if not others and name in {"HSET", "compare_and_set"}:
+            others.append((await records.remember_feeds("ann", [], {})).id)
+
+    far = Between(server.redis, before)
+    await UndoRecords(far, ReadState(far, server.items)).tell("ann", mine.id, b"{}")
+    assert await records.changed_feeds("ann", others[0]) == (b"", [])
 
 
 async def test_a_paused_feed_is_resumed(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:

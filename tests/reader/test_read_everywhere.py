@@ -150,7 +150,7 @@ async def test_filling_a_channel_again_marks_no_old_posts(ann: ReadingVisitor) -
     assert await unread(ann) == (3, 1)
 
 
-async def test_a_feed_followed_again_and_killed_anywhere_brings_no_read_posts(server: World) -> None:
+async def test_a_fill_killed_anywhere_brings_no_read_posts(server: World) -> None:
     """Neither those of its other channel, nor duplicates of another feed there; the same request is repeated."""
     redis = Killing(server.redis)
     adder = Adder(redis, Items(redis))

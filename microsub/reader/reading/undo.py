@@ -62,9 +62,8 @@ class UndoRecords:
 
     async def tell(self, user: str, id_: str, told: bytes) -> None:
         """Add what became of the changed follows to that record, if there is no later one."""
-        key = keys.undo(user)
-        if await self._redis.command("HGET", key, "id") == id_.encode():
-            await self._redis.pipeline([("HSET", key, "told", told), ("EXPIRE", key, SECONDS)])
+        fields = ("id", id_, id_, "told", "", told)
+        await self._redis.script(load("compare_and_set")(record=keys.undo(user), fields=fields))
 
     async def changed_feeds(self, user: str, id_: str) -> tuple[bytes, list[tuple[str, Subscription]]] | None:
         """What became of changed follows (b"" if that isn't known), and the follows as they were before."""
@@ -106,7 +105,7 @@ class UndoRecords:
         ids = {uid: [str(item) for (item,) in struct.iter_unpack("<q", packed)] for uid, packed in kept.items()}
         count = await self._read_state.mark_again(user, ids, now)
         # Only now: a browser repeats the request if this process dies before its reply.
-        if kept:
+        if id_:
             await self._replace(user, id_)
         return count
 
