@@ -349,7 +349,7 @@ async def test_an_unread_page_brings_the_newest_into_order(world: OneReader) -> 
 @pytest.mark.parametrize("newest", [0, 5, 24, 122])
 async def test_unread_pages_of_all_leave_out_hidden_feeds(world: OneReader, unread: range, newest: int) -> None:
     """Also where a whole block of the newest ones is hidden, and where those in order end."""
-    size, hidden = 600, {*range(1, 600, 7), *range(20, 50), *range(300, 380), *range(560, 590)}
+    size, hidden = 600, {*range(1, 600, 7), *range(20, 40), *range(300, 380), *range(50, 60), *range(560, 600)}
     await fill(world.redis, "home", size, unread)
     await fill(world.redis, "work", 30, range(10, 20))
     await world.redis.command("SADD", keys.apart(ANN, "home"), *hidden)
@@ -367,11 +367,29 @@ async def test_unread_pages_of_all_leave_out_hidden_feeds(world: OneReader, unre
         assert await walked(world, "global", at, upward=False) == older
 
 
-async def walked(world: OneReader, uid: str, at: Cursor | None, *, upward: bool) -> list[str]:
+@pytest.mark.parametrize("newest", [0, 30, 122])
+async def test_unread_items_of_one_second_are_each_shown_once(world: OneReader, newest: int) -> None:
+    """Many more than a page has, in pages of all channels, also from a place among them whose item has left."""
+    times = [part for one in range(100, 300) for part in (7, one)]
+    await world.redis.command("ZADD", keys.posts(ANN, "home"), *times)
+    await world.redis.command("SADD", keys.unread(ANN, "home"), *range(100, 300, 2))
+    await fill(world.redis, "work", 60, range(10, 60, 5))
+    if newest:
+        assert await sort_newest(world, "home", newest) == min(newest, 100)
+        assert await sort_newest(world, "work", newest) == 10
+    there = [(7, str(one)) for one in range(100, 300, 2)] + [(one // 3, str(one)) for one in range(10, 60, 5)]
+    expected = [one for _, one in sorted(there, reverse=True)]
+    assert await walked(world, "global", None, upward=False, limit=3) == expected
+    for place in ("299", "201", "150", "101"):
+        older = [one for score, one in sorted(there, reverse=True) if (score, one) < (7, place)]
+        assert await walked(world, "global", Cursor("7", place), upward=False, limit=3) == older
+
+
+async def walked(world: OneReader, uid: str, at: Cursor | None, *, upward: bool, limit: int = 50) -> list[str]:
     """The ids of all pages of unread items from a place on, newest first."""
     found: list[str] = []
     while True:
-        query = PageQuery(limit=50, before=at if upward else None, after=None if upward else at, view="unread")
+        query = PageQuery(limit=limit, before=at if upward else None, after=None if upward else at, view="unread")
         page = await world.timelines.page(ANN, uid, query, NOW)
         found = [*page.ids, *found] if upward else [*found, *page.ids]
         assert all(not row.is_read for row in page.rows)

@@ -39,8 +39,8 @@ end
 local MOST_STEPS = 10000
 -- So many items are looked at with their scores: of more, few are unread, and only these scores are read.
 local MOST_AT_ONCE = 50
--- Of a channel's newest unread items, fewer than these aren't enough.
-local ENOUGH = 64
+-- Of a channel's newest unread items, fewer than these aren't enough. Where they end, there are none.
+local ENOUGH, LAST = 64, 1000
 local steps, older, wanted = 0, false, ''
 
 -- A key of a channel by its pattern; patterns of Lua would take as long as reading ten items.
@@ -326,6 +326,7 @@ end
 
 local function refill(stream)
   stream.at = 1
+  stream.next = stream.next or redis.call('ZREVRANK', stream.key, stream.rows[#stream.rows - 1]) + 1
   if stream.is_whole then
     stream.rows = {}
     return
@@ -375,6 +376,21 @@ local function refill(stream)
   stream.rows = rows or rows_of(stream.key, ids)
 end
 
+-- Reads the first of a channel's newest unread items that are older than the cursor, without their position in the
+-- sorted set, which takes as long as several of them to find; false if the position is needed.
+local function read_from(stream, score, id)
+  local most = stream.block + 1
+  local rows, at = redis.call('ZREVRANGEBYSCORE', stream.newest, score, '-inf', 'WITHSCORES', 'LIMIT', 0, most), 1
+  local place = tonumber(score)
+  while rows[at] and not precedes(place, id, tonumber(rows[at + 1]), rows[at]) do at = at + 2 end
+  if rows[at] then
+    stream.rows, stream.at, stream.next = rows, at, nil
+  else
+    stream.next = #rows < 2 * most and LAST
+  end
+  return stream.next ~= false
+end
+
 -- A channel from the cursor on, of which `block` items are probably wanted; nil if none is. `hides`: without those of
 -- hidden feeds.
 local function begin(name, posts, block, hides)
@@ -388,8 +404,10 @@ local function begin(name, posts, block, hides)
   local score = ARGV[2] ~= '' and ARGV[3]
   if not only_unread then return walk(stream, posts, nil, score, ARGV[4]) end
   local newest, newer, stands = unread_before .. name .. unread_behind .. ':newest', 0, 0
+  stream.key, stream.newest, stream.filters = newest, newest, stream.apart
+  if score and not upward and not stream.apart and read_from(stream, score, ARGV[4]) then return stream end
   if score then newer, stands = rank(newest, score, ARGV[4]) end
-  stream.key, stream.newest, stream.filters, stream.next = newest, newest, stream.apart, newer + stands
+  stream.next = newer + stands
   if upward then
     local known = redis.call('ZCARD', newest)
     older = older or newer < known
