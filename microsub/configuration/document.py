@@ -371,11 +371,18 @@ def _check_sign_in(part: Mapping[str, Any], url: Any, path: Path, findings: Back
         findings.wrong(path, "no credentials", "a user_name and a password, or headers")
     elif isinstance(url, str) and without_credentials(url) != url:
         findings.wrong(path, "credentials besides those in the URL", "a URL without a user and a password")
-    try:
-        sign_in_headers(said[0], said[1], "\n".join(headers))
-    except InvalidRequest:
+    each = [(*said, "")] if any(said) else []
+    each += [("", "", header) for header in headers]
+    if all(_can_be_sent(*one) for one in each) and not _can_be_sent(*said, "\n".join(headers)):
         all_of = f"each header once, and at most {MOST_HEADERS} with {MOST_BYTES} bytes"
         findings.wrong(path, "credentials that can't be sent together", all_of)
+
+
+def _can_be_sent(*given: str) -> bool:
+    try:
+        return bool(sign_in_headers(*given))
+    except InvalidRequest:
+        return False
 
 
 def _check_filters(filters: Mapping[str, Any], path: Path, findings: BackendFindings) -> None:
