@@ -13,17 +13,13 @@ local function is_from(score, id, first_score, first_id)
 end
 
 local function add_newest(newest, rows)
-  local first = redis.call('ZRANGE', newest, 0, 0, 'WITHSCORES')
-  if not first[1] then return end
   local excess = redis.call('ZCARD', newest) + #rows / 2 - MOST_NEWEST
   if #rows > 2 * MOST_CHANGED then
     redis.call('UNLINK', newest)
     return
   end
-  if excess > 0 then
-    redis.call('ZREMRANGEBYRANK', newest, 0, excess - 1)
-    first = redis.call('ZRANGE', newest, 0, 0, 'WITHSCORES')
-  end
+  if excess > 0 then redis.call('ZREMRANGEBYRANK', newest, 0, excess - 1) end
+  local first = redis.call('ZRANGE', newest, 0, 0, 'WITHSCORES')
   local score, entering = tonumber(first[2]), {}
   for i = 1, #rows, 2 do
     if is_from(tonumber(rows[i]), rows[i + 1], score, first[1]) then
@@ -37,7 +33,8 @@ end
 local function add_unread(key, rows)
   local ids = {}
   for i = 2, #rows, 2 do ids[i / 2] = rows[i] end
-  add_newest(key .. ':newest', rows)
+  local newest = key .. ':newest'
+  if redis.call('EXISTS', newest) == 1 then add_newest(newest, rows) end
   local added = redis.pcall('SADD', key, unpack(ids))
   if type(added) ~= 'table' then return end
   if string.find(added.err, 'WRONGTYPE', 1, true) then
