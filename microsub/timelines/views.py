@@ -33,7 +33,7 @@ from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.own_view import OwnView
 from microsub.timelines.pages import NewestUnread, read_page, shown, walk_rows
 from microsub.timelines.splicer import Splicer
-from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals
+from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals, unread_in
 
 _UNREAD_PAGE = 100
 MOST_COUNTED = 10_000
@@ -187,6 +187,14 @@ class ReaderViews:
             end = page.end()
             query = query._replace(after=end) if page.older and end is not None else None
         return found
+
+    async def unread_ids(self, user: str, uids: Sequence[str]) -> dict[str, list[str]]:
+        """The ids of all unread items of each of these channels."""
+        return await unread_in(self._redis, user, uids)
+
+    async def of_feeds(self, ids: Set[str], feeds: Sequence[str]) -> dict[str, list[str]]:
+        """Those of the items that are of these feeds, by feed; none of feeds that can't be read now."""
+        return await self._items.by_feed(ids, feeds, at_any_cost=True)
 
     async def shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
         """The reply with these rows, for a replacing feed if the source was replaced. No round trip if cached."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +12,7 @@ from microsub.model.settings import FollowSettings
 from microsub.reader.feeds import chosen
 from microsub.reader.feeds.chosen import MOST_CHOSEN
 from microsub.reader.reading.undo import UndoRecords
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines import ReadState
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
@@ -175,6 +178,38 @@ async def test_a_change_that_takes_too_long_ends(
     assert await state(server) == before
 
 
+@pytest.mark.parametrize("act", ["unfollow", "move", "pause"])
+async def test_an_undo_that_takes_too_long_goes_on(
+    ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """What it left is named, and comes back with the button beside that, with unread posts, and without those of others
+    that were read meanwhile; also if the first feed comes back and the second one doesn't."""
+    await server.channels.create("ann", "Later", server.now, "later")
+    await server.following.follow("ann", "later", URLS[0], server.now)
+    before, unread = await state(server), sorted(await ann.titles("/channel/home"))
+    reply = await choose(ann, feeds, do=act, to="news")
+    monkeypatch.setattr(chosen, "_SECONDS", -1.0)
+    late = await take_back(ann, reply)
+    said = await told(ann, late)
+    assert said.startswith("No feed was changed. Undo 2 feeds stay as they were:")
+    assert "This took too long. Press “Undo” again." in said
+    seconds = iter([0.0, 0.0, 99.0])
+    monkeypatch.setattr(chosen, "_SECONDS", 15.0)
+    with monkeypatch.context() as slow:
+        slow.setattr(chosen, "time", Mock(monotonic=lambda: next(seconds)))
+        half = await take_back(ann, late)
+    assert (await told(ann, half)).startswith("Undone. Undo 1 feed stays as it was: two.example: This took")
+    if act == "unfollow":
+        assert sorted(await ann.titles("/channel/home")) == [one for one in unread if "two" not in one]
+        await ReadState(server.redis, server.items).mark_all("ann", "home", server.now)
+        unread = [one for one in unread if "two" in one]
+    assert "Undone." in await told(ann, await take_back(ann, half))
+    after = await state(server)
+    assert {uid: set(some) for uid, some in after.items()} == {uid: set(some) for uid, some in before.items()}
+    assert after["home"] == before["home"]
+    assert sorted(await ann.titles("/channel/home")) == unread
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
@@ -308,4 +343,33 @@ async def test_what_a_table_of_five_thousand_feeds_costs(real_redis: Redis) -> N
         assert few <= 6
         assert many <= few + 5, "feeds are read a thousand at a time"
         assert changed == changed_of_many
+        await ann.browser.aclose()
+
+
+async def test_unread_posts_of_many_feeds_are_looked_for_once(real_redis: Redis) -> None:
+    """The record has all, though most posts of the feeds aren't here; for eight feeds in as many trips as for two."""
+    redis, ids = InRow(real_redis), [*range(100_000, 103_000)]
+    async with instance(redis, base_url=ADDRESS) as server:
+        ann = await reading(server, "ann", "home", "news")
+        boxes: list[str] = []
+        await redis.command("ZADD", keys.posts("ann", "home"), *(part for one in ids for part in (one, one)))
+        await redis.command("SADD", keys.unread("ann", "home"), *ids)
+        for number in range(10):
+            url = f"https://n{number}.example/feed"
+            feed = await server.feeds.ensure(url, server.now)
+            await server.channels.follow("ann", "home", feed.id, url, server.now)
+            here, others = ids[number::10], range(200_000 + 2000 * number, 202_000 + 2000 * number)
+            await redis.command(
+                "ZADD", keys.feed_items(feed.id), *(part for one in (*here, *others) for part in (one, one))
+            )
+            boxes.append(f"home/{feed.id}")
+        trips = []
+        for some in (boxes[:2], boxes[2:]):
+            redis.rows.clear()
+            assert (await choose(ann, some, do="unfollow")).status == 303
+            trips.append(next(at for at, row in enumerate(redis.rows) if any("record_replace" in one for one in row)))
+            kept = await redis.command("HGET", keys.undo("ann"), "in home")
+            numbers = {boxes.index(box) for box in some}
+            assert {*struct.unpack(f"<{len(kept) // 8}q", kept)} == {one for one in ids if one % 10 in numbers}
+        assert trips[1] <= trips[0] + 2, "their items come in pieces of some megabytes"
         await ann.browser.aclose()

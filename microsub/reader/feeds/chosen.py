@@ -6,7 +6,7 @@ What was changed, and what was before, is in the user's undo record (`reader.rea
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -31,6 +31,9 @@ MOST_CHOSEN = 200
 _SECONDS = 15.0
 """After this time the rest of the chosen feeds is left as it is, and named."""
 
+_LATE = N_("This took too long. Choose it again.")
+_LATE_UNDO = N_("This took too long. Press “Undo” again.")
+
 Act = Literal["move", "copy", "pause", "resume", "auto", "on", "off", "unfollow", "undo"]
 
 _SETTINGS: Mapping[str, Mapping[str, bool | FullTextChoice]] = {
@@ -44,7 +47,8 @@ _SETTINGS: Mapping[str, Mapping[str, bool | FullTextChoice]] = {
 class ChosenResult:
     """What became of the chosen feeds: the names of those that were changed, and those left, each with the reason.
 
-    `channel` and `place` are the uid and the name of the channel to which they were moved or copied.
+    `channel` and `place` are the uid and the name of the channel to which they were moved or copied. What an undo left
+    can be undone again: `undone` is the act then.
     """
 
     act: Act
@@ -53,6 +57,7 @@ class ChosenResult:
     done: list[str] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
     undo: str = ""
+    undone: Act | None = None
 
 
 class ChosenFeeds:
@@ -101,8 +106,8 @@ class ChosenFeeds:
         before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed in ids]
         unread: dict[str, list[str]] = {}
         if act == "unfollow":
-            for uid, one in chosen:
-                unread.setdefault(uid, []).extend(await self._reading.unread_of(user, uid, one.feed, visit.now))
+            there = await self._reading.unread_ids(user, [*dict.fromkeys(uid for uid, _ in chosen)])
+            unread = await self._of_feeds(there, chosen)
         kept = await self._undo.remember_feeds(user, before if act in {"move", "copy"} else chosen, unread)
         channel, place = (target.uid, target.name) if target is not None else ("", "")
         result = ChosenResult(act, channel, place, undo=kept.id)
@@ -129,21 +134,26 @@ class ChosenFeeds:
         if kept is None or not kept[0]:
             raise NotFound(N_("This can no longer be undone."))
         done = ChosenResult(**orjson.loads(kept[0]))
+        done.act = done.undone or done.act
         held: dict[str, list[tuple[str, Subscription]]] = {}
         for uid, one in kept[1]:
             held.setdefault(one.feed, []).append((uid, one))
-        most, result = await self._most("feeds", user), ChosenResult("undo")
+        most = await self._most("feeds", user)
+        result = ChosenResult("undo", done.channel, done.place, undone=done.act)
 
         async def again(uid: str, follow: Subscription) -> None:
             await self._again(user, done, uid, follow, held[follow.feed], visit.now, most)
 
-        feeds = kept[1] if done.act not in {"move", "copy"} else [some[0] for some in held.values()]
-        await self._each(visit, result, feeds, again)
+        is_whole = done.act in {"move", "copy"}
+        feeds = [some[0] for some in held.values()] if is_whole else kept[1]
+        left = await self._each(visit, result, feeds, again)
+        posts = await self._undo.posts(user, name) if left else {}
         await self._undo.undo(user, name, visit.now)
-        if result.left:
-            result.undo = (await self._undo.remember_feeds(user, [], {})).id
-            return await self._told(visit, result)
-        return self._go(visit, "undone")
+        if not left:
+            return self._go(visit, "undone")
+        rest = [place for _, one in left for place in held[one.feed]] if is_whole else left
+        result.undo = (await self._undo.remember_feeds(user, rest, await self._of_feeds(posts, rest))).id
+        return await self._told(visit, result)
 
     async def result(self, visit: PageVisit) -> ChosenResult | None:
         """The result that the address names, for ten minutes; None without one."""
@@ -156,27 +166,42 @@ class ChosenFeeds:
         told: dict[str, Any] = orjson.loads(kept[0])
         return ChosenResult(**told)
 
+    async def _of_feeds(
+        self, posts: Mapping[str, Collection[str]], follows: Sequence[tuple[str, Subscription]]
+    ) -> dict[str, list[str]]:
+        """Those of the posts, by channel, that are of feeds that are followed there."""
+        found: dict[str, list[str]] = {}
+        for uid, ids in posts.items():
+            some = await self._reading.of_feeds({*ids}, [one.feed for there, one in follows if there == uid])
+            found[uid] = [item for items in some.values() for item in items]
+        return found
+
     async def _each(
         self,
         visit: PageVisit,
         result: ChosenResult,
         follows: Sequence[tuple[str, Subscription]],
         change: Callable[[str, Subscription], Awaitable[None]],
-    ) -> None:
-        """Change one feed after the other, and note what became of each."""
+    ) -> list[tuple[str, Subscription]]:
+        """Change one feed after the other, and note what became of each; returns those that were left."""
+        late = _LATE_UNDO if result.act == "undo" else _LATE
+        left: list[tuple[str, Subscription]] = []
         records = await self._feeds.within_reach(one.feed for _, one in follows)
         begun = time.monotonic()
         for uid, follow in follows:
             name = feed_name(follow, records.get(follow.feed) or FeedRecord(follow.feed, follow.url))
             if time.monotonic() - begun > _SECONDS:
-                result.left.append((name, visit.translate(N_("This took too long. Choose it again."))))
+                result.left.append((name, visit.translate(late)))
+                left.append((uid, follow))
                 continue
             try:
                 await change(uid, follow)
             except RequestError as error:
                 result.left.append((name, visit.translate(error.description)))
+                left.append((uid, follow))
             else:
                 result.done.append(name)
+        return left
 
     async def _one(
         self,

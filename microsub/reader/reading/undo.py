@@ -101,20 +101,19 @@ class UndoRecords:
 
     async def undo(self, user: str, id_: str, now: float) -> int:
         """Mark the record's posts as unread; returns their number. Posts that have left the channel stay away."""
-        kept = await self._kept(user, id_)
-        ids = {uid: [str(item) for (item,) in struct.iter_unpack("<q", packed)] for uid, packed in kept.items()}
-        count = await self._read_state.mark_again(user, ids, now)
+        count = await self._read_state.mark_again(user, await self.posts(user, id_), now)
         # Only now: a browser repeats the request if this process dies before its reply.
         if id_:
             await self._replace(user, id_)
         return count
 
-    async def _kept(self, user: str, id_: str) -> dict[str, bytes]:
-        """The ids of posts by channel; nothing if another record has replaced this one."""
+    async def posts(self, user: str, id_: str) -> dict[str, list[str]]:
+        """The ids of the record's posts by channel; nothing if another record has replaced this one."""
         kept = raw_fields(await self._redis.command("HGETALL", keys.undo(user)))
         if kept.pop("id", b"") != id_.encode():
             return {}
-        return {name.removeprefix("in "): ids for name, ids in kept.items() if name.startswith("in ")}
+        packed = {name.removeprefix("in "): ids for name, ids in kept.items() if name.startswith("in ")}
+        return {uid: [str(item) for (item,) in struct.iter_unpack("<q", ids)] for uid, ids in packed.items()}
 
 
 def _packed(marked: Mapping[str, Collection[str]]) -> list[Arg]:
