@@ -27,8 +27,8 @@ _WIDTH = 100
 """New lists and objects of plain values up to this many characters go on one line."""
 
 
-_SECRET = re.compile(r"\"(user_name|password|headers)\"|\"[A-Za-z0-9-]+: |://[^/\s]*@")
-"""Marks of a line that may contain a secret."""
+_SECRET = re.compile(r"\b(user_name|password|headers)\b|\"[A-Za-z0-9-]+: |://[^/\s]*@")
+"""Marks of a line that may contain a secret, however its names are quoted."""
 
 _LEVELS = 100
 """How deep lists and objects may be nested; deeper nesting would reach Python's recursion limit."""
@@ -109,6 +109,13 @@ def read(body: bytes, file: str) -> JsonText:
 _TWICE = "a second time in one object"
 
 
+def _may_be_secret(text: str, position: int) -> bool:
+    """Whether what stands there may be a part of a secret, on a line with one or within an object of some."""
+    line = text[text.rfind("\n", 0, position) + 1 :].partition("\n")[0]
+    before = _VARIABLE.sub("", text[:position])
+    return _SECRET.search(line) is not None or before.rfind("sign_in") > before.rfind("}")
+
+
 def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
     """The found and expected text at the error."""
     position = error.pos
@@ -128,7 +135,7 @@ def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
         expected += " after the comma (JSON allows no comma before a closing bracket)"
     elif around.startswith(("//", "/*", "#")):
         expected += " (JSON allows no comments)"
-    if around and _SECRET.search(text[text.rfind("\n", 0, position) + 1 :].partition("\n")[0]):
+    if around and _may_be_secret(text, position):
         return "a text that isn't shown", expected
     return f"'{around}'" if around else end, expected
 

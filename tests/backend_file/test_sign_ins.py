@@ -342,6 +342,11 @@ def test_credentials_twice() -> None:
         '"password": "ab"secret-1"',
         '"X-Key: abc" "X-Other: secret-1"',
         '"https://ann:"secret-1@members.example/feed"',
+        '{password: "secret-1"}',
+        "{'password': 'secret-1'}",
+        '{"sign_in": {"password":\nsecret-1}}',
+        '{"sign_in": {"user_name": "${NAME}", "headers": ["X-Key: abc",\n"X-Other:"secret-1"]}}',
+        '{"sign_in": {"headers": [\nsecret-1]}}',
     ],
 )
 def test_broken_json_shows_no_secret(line: str) -> None:
@@ -349,4 +354,10 @@ def test_broken_json_shows_no_secret(line: str) -> None:
     report = examine(f'{{"users":\n{line}\n}}'.encode(), "b.json", {})
     (problem,) = report.problems
     assert "secret" not in str(problem)
-    assert problem.line == 2
+    assert problem.line == 2 + line.count("\n")
+
+
+def test_broken_json_behind_a_sign_in_is_shown() -> None:
+    """An object of secrets that has ended hides nothing, whatever variables it has."""
+    report = examine(b'{"sign_in": {"password": "${A}"},\nx}', "b.json", {})
+    assert [(one.found, one.line) for one in report.problems] == [("'x}'", 2)]
