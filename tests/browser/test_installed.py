@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -40,6 +41,20 @@ async def test_browsers_offer_to_install_it(browser: Browser, server: ReadingSer
     touched = await page.locator("link[rel=apple-touch-icon]").get_attribute("href")
     for address in (manifest["start_url"], manifest["icons"][0]["src"], touched or ""):
         assert (await context.request.get(server.url + address)).ok
+    await context.close()
+
+
+async def test_the_link_signs_in_where_a_worker_is_installed(browser: Browser, server: ReadingServer) -> None:
+    """A browser that knows the server's address, from its last start or from the demo, opens the printed link."""
+    context = await browser.new_context()
+    page = await server.sign_in(Tab(context, await context.new_page()), "ann")
+    await page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
+    await context.clear_cookies()
+    await page.goto("about:blank")
+    (path,) = re.findall(r"/sign-in/link\?code=\S+", (server.own.folder / "0.out").read_text())
+    await page.goto(server.url + path)
+    assert page.url == f"{server.url}/"
+    assert await page.get_by_role("link", name="Account of ann").count() == 1
     await context.close()
 
 

@@ -57,6 +57,13 @@ async def test_the_link_is_for_this_machine(server: World, address: str, client:
     assert (await own.get(path)).location == "/"
 
 
+async def test_the_link_works_beside_a_service_worker(server: World) -> None:
+    """The worker of an earlier server at this address requests the page in the browser's place."""
+    path, visitor = await link(server), Visitor(server.app, HERE)
+    asked = {"sec-fetch-site": "same-origin", "sec-fetch-mode": "navigate", "sec-fetch-dest": "empty"}
+    assert (await visitor.get(path, **asked)).location == "/"
+
+
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "via", "x-real-ip"])
 async def test_the_link_is_not_passed_on(server: World, header: str) -> None:
     """A web server on this machine may forward anybody's request; a HEAD request doesn't use the link up."""

@@ -36,6 +36,7 @@ from microsub.identity.protocol.documents import microsub_line, provider_lines
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, SignInClient, client_document
 from microsub.model.reader import NAME as ACCOUNT
+from microsub.web.forms import began_elsewhere
 from microsub.web.headers import is_of_this_machine, own_path, page_headers
 from microsub.web.routes import form, page, public, slow_page
 from microsub.web.visit import PageSite, PageVisit
@@ -73,8 +74,11 @@ def routes(
 
 
 async def _by_link(local: LocalSignIn, visit: PageVisit) -> Response:
-    """Sign in the user who opens the link shown at the server's start, only on this machine."""
-    is_followed = visit.request.headers.get("sec-fetch-site", "none") != "none"
+    """Sign in the user who opens the link shown at the server's start, only on this machine.
+
+    An address that is opened by hand has the site `none`, but `same-origin` once the browser has the service worker.
+    """
+    is_followed = began_elsewhere(visit.request, visit.base)
     # HEAD is used by link previews, and must not use up the link.
     if is_followed or visit.request.method != "GET" or not is_of_this_machine(visit.request):
         raise NotFound(N_("Open this link on the machine itself, from the terminal or the address bar."))
