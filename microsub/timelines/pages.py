@@ -7,6 +7,7 @@ one source) filter its rows and examine at most `EXAMINED` ids per request, so t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
@@ -14,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from microsub.accounts import absent, unauthorized
+from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
@@ -33,6 +35,8 @@ NEWEST, _NEWEST_OF_ALL, _FEWEST = 122, 600, 24
 page together; and of each at least."""
 _MOST_SORTED = 100
 """Channels that are brought into order after one page."""
+_PAUSE, _MOST_NOTED = 30.0, 10_000
+"""Seconds until a channel is brought into order again, and the most channels for which a process notes the time."""
 
 _NO_CURSOR = Cursor("0", "")
 
@@ -146,8 +150,13 @@ def _page_keys(user: str, unread_only: bool) -> Mapping[str, Any]:
 
 def sorting(user: str, uids: Sequence[str]) -> list[ScriptCall]:
     """The calls that keep the newest unread items of these channels in their order, for the pages of a day."""
-    most = max(_FEWEST, min(NEWEST, _NEWEST_OF_ALL // max(1, len(uids))))
+    most = _share(len(uids))
     return [load("unread_newest")(user, uid, most=most, seconds=DAY) for uid in uids[:_MOST_SORTED]]
+
+
+def _share(channels: int) -> int:
+    """The number of unread items that each channel keeps in order, if there is this number of channels."""
+    return max(_FEWEST, min(NEWEST, _NEWEST_OF_ALL // max(1, channels)))
 
 
 class NewestUnread:
@@ -158,14 +167,32 @@ class NewestUnread:
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._done: BoundedCache[tuple[str, str], tuple[float, int]] = BoundedCache(_MOST_NOTED)
 
     def sort(self, redis: Redis, user: str, uids: Sequence[str]) -> None:
-        """Begin with these channels of a user in the background, unless others of that user are being sorted."""
-        if uids and user not in self._running:
+        """Begin with these channels of a user in the background, unless others of that user are being sorted.
+
+        A channel that was sorted just now with as many items is left out: deep pages lie beyond those in any case.
+        """
+        if not uids or user in self._running:
+            return
+        now, most = time.monotonic(), _share(len(uids))
+        due = []
+        for uid in uids:
+            at, number = self._done.get((user, uid), (-_PAUSE, 0))
+            if now - at >= _PAUSE or number < most:
+                due.append(uid)
+        if due:
             # Without the context of the request, which remembers its questions to Redis (`redis.foresight`).
-            task = asyncio.get_running_loop().create_task(_sorted(redis, user, uids), context=Context())
+            task = asyncio.get_running_loop().create_task(self._sorted(redis, user, due), context=Context())
             self._running[user] = task
             task.add_done_callback(lambda _: self._running.pop(user, None))
+
+    async def _sorted(self, redis: Redis, user: str, uids: Sequence[str]) -> None:
+        with suppress(StoreError):  # a later page tries again
+            await redis.scripts(sorting(user, uids))
+            done = time.monotonic(), _share(len(uids))
+            self._done.update({(user, uid): done for uid in uids[:_MOST_SORTED]})
 
     async def aclose(self) -> None:
         """Cancel what is in progress; nothing is lost."""
@@ -173,11 +200,6 @@ class NewestUnread:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-
-
-async def _sorted(redis: Redis, user: str, uids: Sequence[str]) -> None:
-    with suppress(StoreError):  # a later page tries again
-        await redis.scripts(sorting(user, uids))
 
 
 def _range_of(query: PageQuery) -> TimelineRange:

@@ -18,6 +18,7 @@ from microsub.redis import keys
 from microsub.redis.migrations import COMPACT_UNREAD, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
+from microsub.timelines import pages
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.readings import reading_times
 from microsub.timelines.repacking import GoneRepacking
@@ -343,6 +344,33 @@ async def test_an_unread_page_brings_the_newest_into_order(world: OneReader) -> 
     assert await page("global") == of_all
     assert redis.sorted == 3
     assert [await violations(world.redis, ANN, uid) for uid in ("home", "work")] == [[], []]
+
+
+@pytest.mark.parametrize("count", [30, 1])
+async def test_pages_beyond_the_newest_bring_nothing_into_order_again(world: OneReader, count: int) -> None:
+    """Each of many channels has few in order, and a channel has none if all its unread items are very old.
+
+    One of them alone gets more; and all do again after a while.
+    """
+    uids = [f"channel{number}" for number in range(count)]
+    for uid in uids:
+        await world.channels.create(ANN, uid, NOW, uid)
+        await fill(world.redis, uid, *((300, range(1, 300)) if count > 1 else (13_000, range(1, 2002))))
+    redis = Sorting(world.redis)
+    views = ReaderViews(redis, world.channels, Mock(), Mock(), Mock())
+
+    async def deep(uid: str) -> int:
+        before = redis.sorted
+        await views.rows(ANN, uid, PageQuery(limit=10, after=Cursor("50", "150"), view="unread"), NOW)
+        await wait_until(lambda: not [one for one in asyncio.all_tasks() if "_sorted" in str(one.get_coro())])
+        return redis.sorted - before
+
+    assert [await deep("global") for _ in range(3)] == [1, 0, 0]
+    assert [await deep(uids[0]) for _ in range(3)] == ([1, 0, 0] if count > 1 else [0, 0, 0])
+    assert [await deep(uid) for uid in uids[1:2]] == [1] * (count > 1)
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr(pages, "_PAUSE", 0.0)
+        assert await deep("global") == 1
 
 
 @pytest.mark.parametrize("unread", [range(1, 600), range(1, 600, 3), range(1, 60)], ids=len)
