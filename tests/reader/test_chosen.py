@@ -8,6 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from microsub.base.clock import DAY
+from microsub.base.errors import NotFound
 from microsub.model.settings import FollowSettings
 from microsub.reader.feeds import chosen
 from microsub.reader.feeds.chosen import MOST_CHOSEN
@@ -155,6 +157,19 @@ async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     }
 
 
+async def test_a_feed_that_was_unfollowed_meanwhile_isnt_moved(
+    ann: ReadingVisitor, server: World, feeds: list[str]
+) -> None:
+    """The feed gets no follower whom no channel has."""
+    one = await server.channels.subscription("ann", "home", feeds[0].partition("/")[2])
+    assert one is not None
+    await server.following.unfollow("ann", "home", one.url, server.now)
+    with pytest.raises(NotFound):
+        await server.following.move("ann", "news", one.url, server.now, holders={"home": one})
+    assert (await state(server))["news"] == {}
+    assert await server.redis.command("SCARD", keys.feed_subscribers(one.feed)) == 0
+
+
 async def test_feeds_that_stay_are_named_with_the_reason(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
     """One is in the channel already; the others are done, and only these are undone."""
     await server.following.follow("ann", "news", URLS[0], server.now)
@@ -290,9 +305,10 @@ async def test_a_channel_among_hundreds_is_named(ann: ReadingVisitor, server: Wo
 
 
 async def test_a_sign_in_comes_back_with_its_feed(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
-    """Credentials outlast an unfollow that is undone, and a move."""
+    """Credentials outlast an unfollow that is undone, also those that were given long ago, and a move."""
     feed = feeds[0].partition("/")[2]
     record = await server.signed.give("ann", feed, {"x-key": "secret"}, server.now)
+    server.now += 2 * DAY
     box = f"home/{record.id}"
     reply = await choose(ann, [box], do="unfollow")
     server.now += 300
