@@ -78,7 +78,9 @@ async def test_all_channels_are_on_a_page_of_their_own(ann: ReadingVisitor) -> N
     assert f"{MANY + 3} channels" in page.text
     assert page.tree.css_first(".found [data-channel=c30] [data-count]").text() == "1"
     await ann.server.channels.rename("ann", "c7", "Größe & more", ann.server.now)
-    assert found(await ann.get("/channel?q=GRÖSSE %26")) == ["c7"]
+    named = await ann.get("/channel?q=GRÖSSE %26")
+    assert found(named) == ["c7"]
+    assert [link.attributes["data-channel"] for link in named.tree.css("[autofocus]")] == ["c7"]
     assert found(await ann.get("/channel?q=nothing")) == []
 
 
