@@ -273,6 +273,20 @@ async def test_the_newest_unread_items_stay_in_order(world: OneReader, at_once: 
     assert (await world.ids("home", view="unread", limit=300))[:300] == expected[:300]
 
 
+@pytest.mark.parametrize(("newest", "item", "is_in"), [(2, 1197, False), (3, 1199, True)])
+async def test_items_of_the_same_time_as_the_oldest_in_order(
+    world: OneReader, newest: int, item: int, is_in: bool
+) -> None:
+    """One before the oldest enters the newest ones; one behind it doesn't, since others stand between."""
+    await fill(world.redis, "home", MANY, range(1, MANY + 1))
+    assert await sort_newest(world, "home", newest) == newest
+    assert await world.timelines.mark_read(ANN, "home", [str(item)], NOW) == 1
+    assert await world.timelines.mark_unread(ANN, "home", [str(item)], NOW) == 1
+    there = await world.redis.command("ZRANGE", keys.unread_newest(ANN, "home"), 0, -1)
+    assert (str(item).encode() in there) == is_in
+    assert await violations(world.redis, ANN, "home") == []
+
+
 async def test_the_newest_unread_items_follow_marks_and_removals(world: OneReader) -> None:
     """One by one, page by page, and all together; an item marked as unread is in order again if it is new enough."""
     await fill(world.redis, "home", MANY, range(2, MANY, 2))
