@@ -302,7 +302,6 @@ class Following:
         """
         refuse_saved(target)
         await self._channels.get(user, target)
-        is_known = holders is not None
         holders = await self.holders(user, url) if holders is None else holders
         if not holders:
             raise not_followed(url)
@@ -318,8 +317,8 @@ class Following:
             for move in await self._channels.moves(user)
             if move.feed == held.feed and move.source not in {target, move.target}
         ]
-        if is_known and not await self._channels.follows(user, target, held.feed):
-            raise not_followed(url)  # unfollowed since the caller has read it
+        if not await self._channels.follows(user, target, held.feed):
+            raise not_followed(url)  # since it was read here, it was unfollowed, or another move took it
         await self._feeds.subscribe(held.feed, user, target)
         await self._carry_over(user, target, moves, now)
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
@@ -389,7 +388,8 @@ class Following:
         for move in moves:
             with suppress(NotFound):  # the former channel was deleted, and the items with it
                 await self._move_items(user, move.source, target, move.feed, now)
-                await self._leave(user, move.source, move.feed, now)
+                # Without ending a follow: another move may have brought the feed back meanwhile.
+                await self._clear(user, move.source, move.feed, now)
         for move in moves:
             # Items that the user removed from the former channel don't come back in the new one.
             listed = await self._items.newest(move.feed, _MOST_ITEMS)

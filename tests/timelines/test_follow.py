@@ -164,6 +164,23 @@ async def test_a_channel_made_again_during_its_deletion_is_alive(
     assert await alice.names("home") == ["a"]
 
 
+async def test_a_feed_that_is_moved_back_during_its_move_stays_followed(
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pages move it at once: it is in one of the channels, with its posts, and new ones arrive there."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+
+    async def back() -> None:
+        await alice.post(action="follow", method="update", channel="home", url=FEED)
+
+    then(server.channels, "moves", back, monkeypatch)
+    await alice.post(404, action="follow", method="update", channel="later", url=FEED)
+    await server.publish(FEED, *posts("b", at=NOON + 60))
+    assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
+    assert await alice.names("home") == ["b", "a"]
+
+
 async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: World, alice: Reader) -> None:
     """The id is in the list, and an app finds the items of the feed by it, even after another change and a move; an
     id that was never a feed of the user finds nothing.
