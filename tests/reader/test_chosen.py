@@ -145,11 +145,13 @@ async def test_a_paused_feed_is_resumed(ann: ReadingVisitor, server: World, feed
 async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     ann: ReadingVisitor, server: World, feeds: list[str]
 ) -> None:
-    """A move leaves it in one channel."""
+    """A move leaves it in one channel. Ticked in both, it is one feed."""
     await server.channels.create("ann", "Later", server.now, "later")
     await server.following.follow("ann", "later", URLS[0], server.now)
     before = await state(server)
-    reply = await choose(ann, feeds[0], do="move", to="news")
+    boxes = [feeds[0], feeds[0].replace("home/", "later/")]
+    reply = await choose(ann, boxes, do="move", to="news")
+    assert "1 feed is now in News" in await told(ann, reply)
     assert [uid for uid, some in (await state(server)).items() if URLS[0] in some] == ["news"]
     await take_back(ann, reply)
     assert {uid: set(some) for uid, some in (await state(server)).items()} == {

@@ -102,6 +102,8 @@ class ChosenFeeds:
         ]
         if not chosen:
             raise InvalidRequest(N_("Choose the feeds first: tick the boxes before their names."))
+        if act == "move":  # from all channels at once
+            chosen = [*{one.feed: (uid, one) for uid, one in reversed(chosen)}.values()][::-1]
         ids = {one.feed for _, one in chosen}
         before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed in ids]
         unread: dict[str, list[str]] = {}
