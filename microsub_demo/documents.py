@@ -110,7 +110,7 @@ def body_text(post: InventedPost) -> str:
 AVATAR_PIXELS = 32
 PHOTO_WIDTH, PHOTO_HEIGHT = 240, 135
 SOUND_RATE = 8_000
-SOUND_SECONDS = 1
+SOUND_SECONDS = 60
 
 
 def landscape(blog: Blog, number: int) -> bytes:
@@ -164,16 +164,17 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def foghorn(number: int) -> bytes:
-    """A WAV of one second (8 kHz, mono, 8 bit): two low tones that beat against each other."""
+    """A WAV of a minute (8 kHz, mono, 8 bit): every five seconds two low tones that beat against each other."""
     pitch = 90 + number % 7 * 12
-    frames = bytes(
+    blast = bytes(
         int(
             128
             + 50 * math.sin(2 * math.pi * pitch * i / SOUND_RATE)
             + 40 * math.sin(2 * math.pi * (pitch + 3) * i / SOUND_RATE)
         )
-        for i in range(SOUND_RATE * SOUND_SECONDS)
+        for i in range(SOUND_RATE)
     )
+    frames = (blast + bytes([128]) * (4 * SOUND_RATE)) * (SOUND_SECONDS // 5)
     form = struct.pack("<HHIIHH", 1, 1, SOUND_RATE, SOUND_RATE, 1, 8)
     body = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(frames)) + frames
     return b"RIFF" + struct.pack("<I", len(body)) + body

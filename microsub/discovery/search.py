@@ -18,7 +18,14 @@ from typing import Any
 import structlog
 
 from microsub.base.digests import sha256_hex
-from microsub.base.errors import InvalidRequest, ParseError, ParserUnavailable, ParsingStopped, TooManyRequests
+from microsub.base.errors import (
+    InvalidRequest,
+    ParseError,
+    ParserUnavailable,
+    ParsingStopped,
+    TooManyRequests,
+    private_hint,
+)
 from microsub.base.rate_limits import FixedWindow
 from microsub.base.urls import mask_credentials, with_credentials_of
 from microsub.discovery.directory import Directory
@@ -73,12 +80,13 @@ log = structlog.get_logger(__name__)
 class SearchAnswer:
     """The feeds that a search found; `trouble` explains to users why there are none.
 
-    `is_locked`: the address asks for a user name and password.
+    `is_locked`: the address asks for a user name and password. `is_private`: a setting of the server can allow it.
     """
 
     feeds: list[FeedLink]
     trouble: str | None = None
     is_locked: bool = False
+    is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,10 @@ class Search:
         trouble = trouble or _trouble(failures)
         listed = [] if "://" in query else await self._directory.find(query, now)
         is_locked = not listed and any(failure is not None and failure.status == 401 for failure in failures)
-        return SearchAnswer(listed, None if listed else trouble, is_locked)
+        is_private = not listed and any(
+            failure is not None and private_hint(failure.reason, failure.detail) for failure in failures
+        )
+        return SearchAnswer(listed, None if listed else trouble, is_locked, is_private)
 
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
         """The newest items of the feed that following `url` would lead to, in wire form.

@@ -103,7 +103,7 @@ async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: Readin
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("status").get_by_text("3 feeds are now in News.")).to_be_visible()
         assert [await channel_of(page, f"feed-{number}") for number in (0, 2, 3)] == ["News", "News", "Home"]
-        await page.get_by_role("button", name="Undo").click()
+        await page.keyboard.press("z")
         await expect(page.get_by_role("status").get_by_text("Undone.")).to_be_visible()
         assert await channel_of(page, "feed-0") == "Home"
 
@@ -123,7 +123,7 @@ async def test_feeds_are_chosen_without_scripts(browser: Browser, many: ReadingS
 
 
 async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: ReadingServer) -> None:
-    """It moves, the counts and the branches follow, the page stays; *Undo* in the notice brings it back."""
+    """It moves, the counts and the branches follow, the page stays; *Undo* in the notice or its key brings it back."""
     async with tab(browser) as here:
         page = await many.sign_in(here, "ann", "/channel/home?show=all")
         for name in ("Home", "News"):
@@ -141,6 +141,13 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         await expect(page.get_by_role("status").filter(has_text="Undone.")).to_be_visible()
         await expect(rows).to_have_count(6)
         assert page.url == address
+        await page.keyboard.press("A")
+        await expect(page.locator("#done button")).to_be_visible()
+        await moved.locator("a").drag_to(page.locator("#channels [data-channel=news]"))
+        await expect(rows).to_have_count(5)
+        await page.keyboard.press("z")
+        await expect(page.get_by_role("status").filter(has_text="Undone.")).to_be_visible()
+        await expect(rows).to_have_count(6)
         await moved.locator("a").drag_to(page.locator("#channels [data-channel=saved]"))
         await expect(rows).to_have_count(6)
 

@@ -333,3 +333,19 @@ async def test_a_401_explains_where_to_put_the_password(ann: ReadingVisitor, mon
     monkeypatch.setattr(ann.server.web, "fetch", locked)
     page = await ann.get(f"/follow?q={quote('https://members.example/feed')}")
     assert "https://name:password@example.com/feed" in page.text
+
+
+async def test_admins_learn_how_a_private_address_is_allowed(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other readers can't change the setting, and don't see its name."""
+
+    async def private(request: FetchRequest) -> FetchFailed:
+        return FetchFailed(request.url, "private", "127.0.0.1 isn't a public address")
+
+    monkeypatch.setattr(ann.server.web, "fetch", private)
+    address = f"/follow?q={quote('http://127.0.0.1:8000/feed.xml')}"
+    assert "isn't a public address" in (page := await ann.get(address)).text
+    assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" not in page.text
+    await ann.server.accounts.set_admin("ann", True)
+    assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in (await ann.get(address)).text

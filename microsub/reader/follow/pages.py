@@ -119,6 +119,7 @@ class FollowPages:
             searched=answer is not None,
             trouble="" if answer is None else answer.trouble or "",
             is_locked=answer is not None and answer.is_locked,
+            may_allow=answer is not None and answer.is_private and visit.require_session().admin,
             choices=everywhere.own,
             chosen=visit.query.get("channel", ""),
             followed=await self._just_followed(visit, everywhere.own),

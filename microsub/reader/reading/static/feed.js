@@ -34,7 +34,9 @@ function go(post) {
   if (post) {
     post.focus({ preventScroll: true });
     jumping();
-    post.scrollIntoView({ block: "start", behavior: "instant" });
+    // A line of a list stays among the others; a whole post begins at the top.
+    const block = post.matches(".row:not(.is-open)") ? "nearest" : "start";
+    post.scrollIntoView({ block, behavior: "instant" });
   }
 }
 
@@ -297,8 +299,8 @@ export const atPosts = {
   unread: () => nextUnread(),
   finish: async () => {
     const [all, onward] = [document.querySelector("button[data-act=all]"), document.querySelector(".onward")];
-    if (onward && (!all || await markAll())) {
-      onward.click();
+    if (!all || await markAll()) {
+      onward?.click();
     }
   },
   on: readOn,

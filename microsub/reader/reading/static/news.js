@@ -126,6 +126,7 @@ function unmark() {
 /** Show what a change of feeds did, with its undo, and bring counts and branches in line with it. */
 function showMoved(notice) {
   document.querySelector(".moved")?.remove();
+  document.querySelector("#done p")?.toggleAttribute("hidden", true); // of an earlier action
   document.querySelector("main").append(notice);
   showCounts(JSON.parse(notice.dataset.counts));
   for (const link of document.querySelectorAll("#channels [data-branch][aria-expanded=true]")) {

@@ -66,7 +66,7 @@ function press(selector) {
 
 const everywhere = {
   all: () => press("button[data-act=all]"),
-  undo: () => press("#done p:not([hidden]) button:not([hidden])"),
+  undo: () => press("#done p:not([hidden]) button:not([hidden]), [role=status]:not(#done) button[name=undo]"),
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
