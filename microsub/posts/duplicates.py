@@ -294,20 +294,32 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> d
 
     One round trip, and another one if there are more than can be remembered: the surplus is forgotten.
     """
+    known = await posts_with(redis, {identity: posts[0].link_host for identity, posts in wanted.items()})
+    return await among(redis, known, wanted)
+
+
+async def posts_with(redis: Redis, identities: Mapping[str, str]) -> dict[str, list[PostOfFeed]]:
+    """All posts with each of these identities (identity → host of its link). One round trip."""
     # Former sets first: members that move to another set in between are then in one of the replies.
-    former = [(identity, ("SMEMBERS", key)) for identity in wanted for key in _former(identity)]
-    asked = [(identity, ("ZRANGEBYSCORE", _key(posts[0]), *_bounds(identity))) for identity, posts in wanted.items()]
-    replies = await redis.pipeline([command for _, command in (*former, *asked)])
+    former = [(identity, ("SMEMBERS", key)) for identity in identities for key in _former(identity)]
+    asked = [("ZRANGEBYSCORE", keys.duplicates(host), *_bounds(identity)) for identity, host in identities.items()]
+    replies = await redis.pipeline([*(command for _, command in former), *asked])
     known: dict[str, dict[PostOfFeed, None]] = {}
-    for (identity, _), reply in zip(asked, replies[len(former) :], strict=True):
-        host = wanted[identity][0].link_host
+    for (identity, host), reply in zip(identities.items(), replies[len(former) :], strict=True):
         known[identity] = dict.fromkeys(PostOfFeed.read(member, host) for member in reply)
     for (identity, _), reply in zip(former, replies, strict=False):
         known[identity] |= dict.fromkeys(PostOfFeed.former(member) for member in reply)
+    return {identity: [*posts] for identity, posts in known.items()}
+
+
+async def among(
+    redis: Redis, known: Mapping[str, Sequence[PostOfFeed]], wanted: Mapping[str, Sequence[PostOfFeed]]
+) -> dict[str, tuple[Duplicate, ...]]:
+    """`look_up`, of which the posts with these identities are known already."""
     found: dict[str, tuple[Duplicate, ...]] = {}
     forget: list[Command] = []
     for identity, asking in wanted.items():
-        posts = [*known[identity]]
+        posts = known[identity]
         if many := surplus(posts):
             forget += _forgetting(identity, many)
             gone = set(many)

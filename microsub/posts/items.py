@@ -159,14 +159,23 @@ class Items:
         """The ids of posts that are the same as any of these, without these. Three round trips at most."""
         rows = await self.fields(ids, ("feed", "twin", "link", duplicates.WAS, duplicates.BECAME))
         found = {item_id: filled(row) for item_id, row in zip(ids, rows, strict=True) if row[1] or row[3] or row[4]}
-        sources = await self._sources(feed for feed, identity, *_ in found.values() if identity)
-        asking = (
-            (identity, duplicates.PostOfFeed(item_id, feed, sources[feed][0], host_of(link)))
-            for item_id, (feed, identity, link, *_) in found.items()
-            if identity
-        )
-        others = await duplicates.look_up(self._redis, duplicates.by_identity(asking))
-        same = {one.item for some in others.values() for one in some}
+        hosts = {identity: host_of(link) for _, identity, link, *_ in found.values() if identity}
+        known = await duplicates.posts_with(self._redis, hosts) if hosts else {}
+        # Most posts are the only one with their identity.
+        shared = {
+            item_id: (feed, identity)
+            for item_id, (feed, identity, *_) in found.items()
+            if identity and any(other.feed != feed for other in known[identity])
+        }
+        same = set[str]()
+        if shared:
+            sources = await self._sources(feed for feed, _ in shared.values())
+            asking = (
+                (identity, duplicates.PostOfFeed(item_id, feed, sources[feed][0], hosts[identity]))
+                for item_id, (feed, identity) in shared.items()
+            )
+            others = await duplicates.among(self._redis, known, duplicates.by_identity(asking))
+            same = {one.item for some in others.values() for one in some}
         for *_, was, became in found.values():
             same |= {one.item for one in duplicates.was_of(was)} | {*became.split()}
         return [*same - {*ids}]

@@ -267,6 +267,15 @@ async def test_a_mark_killed_anywhere_reaches_duplicates_when_repeated(server: W
     assert [len(one) for one in await left()] == ([2, 2] if way == "unread" else [0, 0])
 
 
+async def test_a_mark_of_a_post_without_duplicates_waits_three_times(both: ReadingVisitor) -> None:
+    """For the mark, the post and others with its identity; the feed isn't asked for."""
+    await both.publish("c", feed=FEED, common="an identity of its own")
+    redis = CountingRedis(both.server.redis)
+    (item, *_) = await both.reader.ids("home")
+    await ReadState(redis, Items(redis)).mark("ann", "home", [item], "read", both.server.now)
+    assert redis.trips == 3
+
+
 async def test_an_id_from_elsewhere_marks_no_duplicates(ann: ReadingVisitor) -> None:
     """A post that no channel of the user has changes none of theirs."""
     await ann.server.follow_unscheduled(COMMENTS, "bob", "home")
