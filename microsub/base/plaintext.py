@@ -14,6 +14,8 @@ _IN_JSON = re.compile(f"[{_OTHERS}]")
 _JOINING = re.compile("[\u200c\u200d\U000e0020-\U000e007f]")
 # Marks and characters that become marks; symbols too, which does no harm.
 _MARKS = re.compile(r"(?:[^\w\s\0-\u02ff]|[\uff9e\uff9f]){30}")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_WORDS_AND_NUMBERS = re.compile("([^0-9]*)(?:0*([0-9]+))?")
 
 SHOWN = 80
 """Maximum number of characters of foreign text that an error message quotes."""
@@ -50,6 +52,13 @@ def normalised(form: Literal["NFKC", "NFKD"], text: str) -> str:
     Sorting the marks on a letter takes quadratic time, so after 30 a joiner ends the run (UAX #15, 13).
     """
     return unicodedata.normalize(form, _MARKS.sub("\\g<0>\u034f", text))
+
+
+def by_name(name: str) -> tuple[tuple[str, int, str], ...]:
+    """A key that sorts names as people do: "Feed 2" before "feed 10", and letters with accents beside those without."""
+    plain = _ACCENTS.sub("", normalised("NFKD", name).casefold())
+    parts = (found.groups("") for found in _WORDS_AND_NUMBERS.finditer(plain))
+    return (*((words, len(number), number) for words, number in parts), (name, 0, ""))
 
 
 def shown(text: str) -> str:

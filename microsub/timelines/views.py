@@ -15,6 +15,7 @@ from microsub.accounts import ActivityNotes, grant
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import NotFound, StoreUnavailable
 from microsub.base.locks import KeyedLocks
+from microsub.base.plaintext import by_name
 from microsub.base.urls import mask_credentials
 from microsub.feeds import ICON, Feeds
 from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
@@ -342,7 +343,7 @@ class ReaderViews:
             BranchFeed(one.feed, one.name or title or mask_credentials(one.url), photo or icon, unread[one.feed])
             for one, (title, photo, icon) in zip(subscriptions, faces, strict=True)
         ]
-        return sorted(found, key=lambda one: one.name.casefold())
+        return sorted(found, key=lambda one: by_name(one.name))
 
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
         """A feed that the user follows, or its replacement, and its current id."""

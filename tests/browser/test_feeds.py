@@ -108,6 +108,43 @@ async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: Readin
         assert await channel_of(page, "feed-0") == "Home"
 
 
+async def test_feeds_are_filtered_while_one_types(browser: Browser, many: ReadingServer) -> None:
+    """By key; the address and the order keep the filter; feeds that it hides stay chosen and are counted."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/feed")
+        rows, found, bar = page.locator(".feeds tbody tr"), page.locator("#found"), page.locator(".choosing")
+        await page.get_by_role("checkbox", name="feed-1").check()
+        await page.keyboard.press("/")
+        await page.keyboard.type("Feed-4", delay=20)
+        await expect(found).to_have_text("1 of 6 feeds matches")
+        await expect(rows).to_have_count(1)
+        assert page.url.endswith("/feed?q=Feed-4&sort=name")
+        await expect(bar.get_by_text("Chosen: 1 (1 not shown)")).to_be_visible()
+        await page.get_by_role("checkbox", name="feed-4").check()
+        await bar.get_by_label("With the chosen feeds").select_option("Pause")
+        await bar.get_by_role("button", name="Apply").click()
+        await expect(page.get_by_role("status").get_by_text("2 feeds are paused.")).to_be_visible()
+        await expect(rows).to_have_count(1)
+        await page.keyboard.press("z")
+        await expect(page.get_by_role("status").get_by_text("Undone.")).to_be_visible()
+        filter_ = page.get_by_role("searchbox", name="Filter by name")
+        await expect(filter_).to_have_value("Feed-4")
+        await page.get_by_role("checkbox", name="Choose all shown").check()
+        await filter_.fill("nothing has this name")
+        await expect(found).to_have_text("0 of 6 feeds match")
+        await expect(page.locator("#feeds")).to_be_hidden()
+        await filter_.fill("")
+        await expect(rows).to_have_count(6)
+        await expect(found).to_have_text("6 feeds")
+        assert await page.locator("[name=feed]:checked").count() == 1
+        await expect(bar.get_by_text("Chosen: 1", exact=True)).to_be_visible()
+        await filter_.fill("feed-2")
+        await expect(rows).to_have_count(1)
+        await page.get_by_role("link", name="Channel", exact=True).click()
+        await page.wait_for_url("**/feed?sort=channel&q=feed-2")
+        await expect(rows).to_have_count(1)
+
+
 async def test_feeds_are_chosen_without_scripts(browser: Browser, many: ReadingServer) -> None:
     """All shown by a link; the other boxes and actions by hand."""
     async with tab(browser, scripts=False) as here:

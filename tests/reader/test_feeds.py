@@ -301,6 +301,55 @@ async def test_all_feeds_as_a_table(ann: ReadingVisitor, server: World) -> None:
     assert "answered 404" in (await ann.get("/feed?sort=nonsense")).text
 
 
+async def test_feeds_in_natural_order(ann: ReadingVisitor, server: World) -> None:
+    """Numbers in names count as numbers, and accents don't matter: in the table, the sidebar and the channel."""
+    names = ["Feed 2", "feed 10", "Österreich", "Otto"]
+    for number, name in enumerate(reversed(names)):
+        url = f"https://n{number}.example/feed"
+        await server.publish(url, title=name)
+        await ann.reader.post(action="follow", channel="home", url=url)
+    for path, selector in (("/feed", "tbody th"), ("/channels/home/feeds", "main .name"), ("/channels/home", "h3")):
+        shown = [node.text().strip() for node in (await ann.get(path)).tree.css(selector)]
+        assert [name for name in shown if name in names] == names, path
+    channels = ["News 10", "News 9"]
+    for number, name in enumerate(channels):
+        await server.channels.create("ann", name, server.now, f"news-{number}")
+        await ann.reader.post(action="follow", channel=f"news-{number}", url=OTHER)
+    page = await ann.get("/feed?sort=channel")
+    assert [node.text() for node in page.tree.css("tbody td:nth-child(3)")][-2:] == ["News 9", "News 10"]
+
+
+async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) -> None:
+    """All words of the filter are in the name, in any case; order, choice, action and undo keep it."""
+    for number, name in enumerate(["Big News", "news of the day", "Zebra"]):
+        url = f"https://n{number}.example/feed"
+        await server.publish(url, title=name)
+        await ann.reader.post(action="follow", channel="home", url=url)
+
+    async def found(path: str) -> tuple[list[str], str]:
+        page = await ann.get(path)
+        return [row.text() for row in page.tree.css("tbody th")], page.tree.css_first("#found").text()
+
+    assert await found("/feed?q=NEWS") == (["Big News", "news of the day"], "2 of 4 feeds match")
+    assert await found("/feed?q=day+news") == (["news of the day"], "1 of 4 feeds matches")
+    assert await found("/feed?q=%3Cb%3E") == ([], "0 of 4 feeds match")
+    assert (await found("/feed?q=+"))[1] == "4 feeds"
+    page = await ann.get("/feed?q=news&sort=posts")
+    assert page.tree.css_first("#filter [name=q]").attributes["value"] == "news"
+    assert page.tree.css_first("#filter [name=sort]").attributes["value"] == "posts"
+    assert page.tree.css_first("[data-all]").attributes["href"] == "/feed?sort=posts&from=0&all=1&q=news"
+    assert page.tree.css_first("thead th:nth-child(3) a").attributes["href"] == "/feed?sort=channel&q=news"
+    box = page.tree.css_first("[name=feed]").attributes["value"]
+    fields = {**fields_of(page.form("/feed/chosen")), "feed": box, "do": "pause"}
+    done = await ann.get((await ann.browser.post("/feed/chosen", fields)).location)
+    assert len(done.tree.css("tbody th")) == 2
+    undo = done.form("/feed/chosen/undo").css_first("button").attributes["value"]
+    undone = await ann.get((await ann.browser.submit(done, "/feed/chosen/undo", undo=undo)).location)
+    assert len(undone.tree.css("tbody th")) == 2
+    refused = await ann.browser.post("/feed/chosen", {**fields, "do": ""})
+    assert (refused.status, len(refused.tree.css("tbody th"))) == (400, 2)
+
+
 async def test_refreshing_all_feeds_is_bounded(ann: ReadingVisitor, server: World) -> None:
     """The feeds that wait longest are asked for, and only so many in a minute."""
     assert POLLS_OF_USER.most >= AT_ONCE

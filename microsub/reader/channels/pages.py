@@ -15,6 +15,7 @@ from starlette.routing import Route
 from microsub.accounts import UserQuotas
 from microsub.admin import Survey
 from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.plaintext import by_name
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.feeds import FeedCondition, Feeds
@@ -209,7 +210,7 @@ async def _channel(
 
 
 def _by_name(followed: Sequence[Followed]) -> list[Followed]:
-    return sorted(followed, key=lambda one: feed_name(one.subscription, one.record).casefold())
+    return sorted(followed, key=lambda one: by_name(feed_name(one.subscription, one.record)))
 
 
 def _needing_attention(followed: Sequence[Followed], now: float) -> list[Followed]:

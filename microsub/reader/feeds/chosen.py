@@ -23,7 +23,7 @@ from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID
 from microsub.reader.reading.undo import UndoRecords
-from microsub.timelines import Channels, Following, ReaderViews, SignedFeeds, feed_name
+from microsub.timelines import MOST_OF_NAME, Channels, Following, ReaderViews, SignedFeeds, feed_name
 from microsub.web.visit import PageVisit
 
 MOST_CHOSEN = 200
@@ -264,9 +264,9 @@ class ChosenFeeds:
         return self._go(visit, result.undo)
 
     def _go(self, visit: PageVisit, result: str) -> Response:
-        sort, start, part = (visit.form.text(name) for name in ("sort", "from", "part"))
+        sort, words, start, part = (visit.form.text(name) for name in ("sort", "q", "from", "part"))
         place = {"from": start if ITEM_ID.fullmatch(start) else ""}
-        return visit.go(FEED, sort=sort[:20], result=result, part=part[:1], **place)
+        return visit.go(FEED, sort=sort[:20], q=words[:MOST_OF_NAME], result=result, part=part[:1], **place)
 
 
 def _with(own: FollowSettings, act: str) -> FollowSettings:

@@ -17,7 +17,7 @@ from microsub import model
 from microsub.accounts import Most
 from microsub.articles import TROUBLE, ArticleStage, NoArticle, Selectors
 from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError, TooManyRequests
-from microsub.base.plaintext import on_one_line
+from microsub.base.plaintext import by_name, on_one_line
 from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, without_credentials
@@ -134,11 +134,11 @@ NO_PAGE = "none of its latest posts is an article with a page of its own"
 
 Sorting = Literal["name", "channel", "posts", "last", "trouble"]
 _SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
-    "name": lambda row: (row.name.casefold(),),
-    "channel": lambda row: (row.channel.name.casefold(), row.name.casefold()),
-    "posts": lambda row: (-row.posts_a_week, row.name.casefold()),
-    "last": lambda row: (-row.condition.last_post, row.name.casefold()),
-    "trouble": lambda row: (not row.has_trouble, not row.condition.needs_attention, row.name.casefold()),
+    "name": lambda row: by_name(row.name),
+    "channel": lambda row: (by_name(row.channel.name), by_name(row.name)),
+    "posts": lambda row: (-row.posts_a_week, by_name(row.name)),
+    "last": lambda row: (-row.condition.last_post, by_name(row.name)),
+    "trouble": lambda row: (not row.has_trouble, not row.condition.needs_attention, by_name(row.name)),
 }
 
 
@@ -353,7 +353,7 @@ class FeedPages:
     # --- all feeds
 
     async def table(self, visit: PageVisit) -> Response:
-        """All feeds, sorted."""
+        """All feeds, or those whose names have some words, sorted."""
         user = await self._reader.user(visit)
         if visit.problem is None and "part" in visit.query:
             return await self._notice(visit)
@@ -363,6 +363,7 @@ class FeedPages:
         given: Mapping[str, str] = visit.query if visit.problem is None else visit.form
         order = given.get("sort", "name")
         order = order if order in _SORTS else "name"
+        words = on_one_line(given.get("q", ""))[:MOST_OF_NAME]
         records = await self._feeds.within_reach(one.feed for some in everywhere.values() for one in some)
 
         def rows() -> list[FeedRow]:
@@ -383,14 +384,20 @@ class FeedPages:
             ]
             return sorted(found, key=_SORTS[order])
 
+        def named(found: list[FeedRow]) -> list[FeedRow]:
+            looked_for = words.casefold().split()
+            return [row for row in found if all(word in row.name.casefold() for word in looked_for)]
+
         # In a thread, because there may be thousands of feeds.
         everything = await asyncio.to_thread(rows)
         return visit.page(
             "feeds.html",
-            listed=ListPart.of(everything, given.get("from", ""), MOST_LISTED),
+            listed=ListPart.of(named(everything), given.get("from", ""), MOST_LISTED),
             result=result,
             ticked=set(visit.form.getlist("feed")) if visit.problem is not None else set(),
             all_ticked="all" in visit.query,
+            words=words,
+            followed=len(everything),
             troubled=sum(row.has_trouble for row in everything),
             order=order,
             now=visit.now,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
+from microsub.base.plaintext import by_name
 from microsub.base.urls import mask_credentials
 from microsub.model.words import words_of
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
@@ -51,7 +52,7 @@ class OwnFeeds:
                 for shown in (mask_credentials(one.url),)
             )
             matching = (one for one in every if _has(f"{one.name} {one.url}", words))
-            return nsmallest(MOST_OWN, matching, key=lambda one: one.name.casefold())
+            return nsmallest(MOST_OWN, matching, key=lambda one: by_name(one.name))
 
         # In a thread, because there may be thousands of feeds.
         return await asyncio.to_thread(found)

@@ -1,34 +1,39 @@
 // Chooses feeds in the table: all shown ones with one box, a range with Shift; the actions show while any is chosen.
+// Filters the table while the user types; the server filters, because the page may have only a part of all feeds.
 "use strict";
 
+const PAUSE = 150; // milliseconds without a key
 const bar = document.querySelector(".choosing");
-const boxes = [...document.querySelectorAll(".feeds tbody [name=feed]")];
+const table = document.getElementById("feeds");
 const link = document.querySelector("[data-all]");
-let last = null;
+const filter = document.getElementById("filter");
+const boxes = () => [...table.querySelectorAll("tbody [name=feed]")];
+const all = document.createElement("input");
+let [last, waiting] = [null, 0];
 
 /** The box in the table's head that stands for all, in place of the link that loads the page with all chosen. */
-function boxForAll() {
-  const all = document.createElement("input");
+function prepareBoxForAll() {
   all.type = "checkbox";
   all.ariaLabel = link.textContent;
   document.querySelector("th.tick").replaceChildren(all);
   link.hidden = true;
   all.addEventListener("change", () => {
-    for (const box of boxes) {
+    for (const box of boxes()) {
       box.checked = all.checked;
     }
-    show(all);
+    show();
   });
-  return all;
 }
 
-function show(all) {
-  const count = boxes.filter((box) => box.checked).length;
-  all.checked = count === boxes.length;
+function show() {
+  const [shown, others] = [boxes(), bar.querySelectorAll("[name=feed]").length];
+  const count = shown.filter((box) => box.checked).length;
+  all.checked = count > 0 && count === shown.length;
   all.indeterminate = count > 0 && !all.checked;
-  bar.hidden = count === 0;
+  bar.hidden = count + others === 0;
   const said = bar.querySelector("[data-chosen]");
-  [said.hidden, said.textContent] = [false, bar.dataset.words.replace("#", count)];
+  const [words, hidden] = [bar.dataset.words, others ? ` ${bar.dataset.hidden}` : ""];
+  [said.hidden, said.textContent] = [false, words.replace("#", count + others) + hidden.replace("#", others)];
 }
 
 function showChannel() {
@@ -38,23 +43,66 @@ function showChannel() {
   field.required = needed;
 }
 
+/** Chosen feeds stay chosen: those that the table no longer shows as hidden fields. */
+function keepChosen(rows) {
+  const chosen = new Set([...boxes().filter((box) => box.checked), ...bar.querySelectorAll("[name=feed]")].map((one) => one.value));
+  table.tBodies[0].replaceChildren(...rows);
+  for (const box of boxes()) {
+    box.checked = chosen.delete(box.value);
+  }
+  bar.querySelectorAll("[name=feed]").forEach((one) => one.remove());
+  for (const value of chosen) {
+    bar.append(Object.assign(document.createElement("input"), { type: "hidden", name: "feed", value }));
+  }
+  table.closest(".table").hidden = !table.tBodies[0].rows.length;
+  last = null;
+  show();
+}
+
+async function find(words) {
+  const address = `${filter.action}?${new URLSearchParams(new FormData(filter))}`;
+  const page = new DOMParser().parseFromString(await (await fetch(address)).text(), "text/html");
+  const found = page.getElementById("feeds");
+  if (!found || filter.elements.q.value.trim() !== words) {
+    return;
+  }
+  keepChosen(found.tBodies[0].rows);
+  for (const id of ["found", "turns"]) {
+    document.getElementById(id).replaceChildren(...page.getElementById(id).childNodes);
+  }
+  const heads = [...found.tHead.querySelectorAll("a")];
+  table.tHead.querySelectorAll("a").forEach((one, at) => (one.href = heads[at].href));
+  const form = bar.closest("form");
+  form.elements.q.value = words;
+  form.elements.from?.remove();
+  history.replaceState(history.state, "", address);
+}
+
 if (bar) {
-  const all = boxForAll();
-  show(all);
+  prepareBoxForAll();
+  show();
   showChannel();
   document.getElementById("do").addEventListener("change", showChannel);
-  document.querySelector(".feeds tbody").addEventListener("click", (event) => {
-    const at = boxes.indexOf(event.target);
+  table.tBodies[0].addEventListener("click", (event) => {
+    const shown = boxes();
+    const at = shown.indexOf(event.target);
     if (at < 0) {
       return;
     }
     if (event.shiftKey && last !== null) {
-      for (const box of boxes.slice(Math.min(at, last), Math.max(at, last) + 1)) {
+      for (const box of shown.slice(Math.min(at, last), Math.max(at, last) + 1)) {
         box.checked = event.target.checked;
       }
     }
     last = at;
-    show(all);
+    show();
   });
-  addEventListener("pageshow", () => show(all)); // the browser may have restored the boxes
+  filter.querySelector("button").hidden = true;
+  filter.addEventListener("submit", (event) => event.preventDefault());
+  filter.addEventListener("input", () => {
+    clearTimeout(waiting);
+    const words = filter.elements.q.value.trim();
+    waiting = setTimeout(() => find(words).catch(() => {}), PAUSE);
+  });
+  addEventListener("pageshow", show); // the browser may have restored the boxes
 }
