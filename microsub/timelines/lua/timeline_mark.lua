@@ -25,15 +25,26 @@
 -- include: readings
 -- include: reading_changes
 local MOST_EXAMINED, MOST_LOOKS = 10000, 10000
-local all = channels_named(ARGV[7])
-if not all then return -1 end
+-- The uids of all channels, or of those with items: a look for one item takes no longer than finding these. Nil for a
+-- user without channels.
+local function all_channels()
+  if #ARGV == 10 then
+    local all = redis.call('ZRANGE', KEYS[1], 0, -1)
+    return #all > 0 and all or nil
+  end
+  local all = channels_named('global')
+  for i = 1, all and #all or 0 do all[i] = all[i].uid end
+  return all
+end
+local uids = ARGV[7] == 'global' and all_channels() or (redis.call('ZSCORE', KEYS[1], ARGV[7]) and { ARGV[7] })
+if not uids then return -1 end
 local how, is_here = string.match(ARGV[8], '^(%a+)( ?)')
 local everywhere = is_here == '' and redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
-local named, most, spreads = all[1], 1000, everywhere and ARGV[7] ~= 'global'
+local named, most, spreads = sets_of(uids[1]), 1000, everywhere and ARGV[7] ~= 'global'
 if spreads then
-  all = channels_named('global')
+  uids = all_channels()
   -- Most items are in few of the channels, and looking for them takes less time than changing them.
-  most = math.max(1, math.min(most, math.floor(MOST_LOOKS / math.max(1, #all))))
+  most = math.max(1, math.min(most, math.floor(MOST_LOOKS / math.max(1, #uids))))
 end
 
 -- The unread items from a place on, and the place at which to go on if there may be more. If they are few, all are looked
@@ -73,15 +84,15 @@ if until_place then
   end
   ids, go_on = unread_from(sets, id, score)
 else
-  local count = spreads and math.min(most, #ARGV - 9) or share(all, #ARGV - 9)
+  local count = spreads and math.min(most, #ARGV - 9) or share(uids, #ARGV - 9)
   for i = 10, 9 + count do ids[i - 9] = ARGV[i] end
 end
 local examined = #ids
 if everywhere and not until_place and examined > 0 then
   local there = {}
-  for _, sets in ipairs(spreads and { named } or all) do
-    local shown = redis.call('ZMSCORE', sets.posts, unpack(ids))
-    local hidden = redis.call('EXISTS', sets.hidden) == 1 and redis.call('ZMSCORE', sets.hidden, unpack(ids)) or {}
+  for _, uid in ipairs(spreads and { named.uid } or uids) do
+    local shown = redis.call('ZMSCORE', keyed('posts', uid), unpack(ids))
+    local hidden = redis.call('ZMSCORE', keyed('hidden', uid), unpack(ids))
     for i, id in ipairs(ids) do there[id] = there[id] or shown[i] or hidden[i] end
   end
   local known = {}
@@ -94,12 +105,35 @@ local spreading = everywhere and table.concat(ids, ' ') or ''
 if #ids == 0 or (everywhere and until_place) then return { {}, examined, 0, go_on, spreading } end
 local marked = {}
 
-local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
+-- The scores of the items that are in a sorted set, false for the others; nil if none is.
+local function scores_in(key)
+  local found = redis.call('ZMSCORE', key, unpack(ids))
+  for i = 1, #ids do
+    if found[i] then return found end
+  end
+  return nil
+end
 
-for _, sets in ipairs(all) do
-  local is_named = until_place and sets.uid == named.uid
-  local hidden = is_named and {}
-  local shown = is_named and ids or (to_read and are_unread(sets.unread, ids) or among(sets.posts))
+-- True for each item that is unread in the channel; nil if none is. Most marks name one.
+local function unread_in(key)
+  if #ids == 1 then return is_unread(key, ids[1]) and { true } or nil end
+  local found, count = are_unread(key, ids), 0
+  for i = 1, #ids do count = count + (found[i] and 1 or 0) end
+  return count > 0 and found or nil
+end
+
+-- Whether any of the channels hides items; most users mute nothing.
+local function hides_any()
+  for first = 1, #uids, 1000 do
+    local hidden = {}
+    for i = first, math.min(#uids, first + 999) do hidden[#hidden + 1] = keyed('hidden', uids[i]) end
+    if redis.call('EXISTS', unpack(hidden)) > 0 then return true end
+  end
+  return false
+end
+
+-- Marks the ids for which `shown` or `hidden` has a value.
+local function mark(sets, shown, hidden)
   local open = not to_read and are_unread(sets.unread, ids)
   local out, into, changes = {}, {}, { sets.uid }
   for i, id in ipairs(ids) do
@@ -110,12 +144,11 @@ for _, sets in ipairs(all) do
         into[#into + 1] = id
       end
       changes[#changes + 1] = id
-    else
-      hidden = hidden or (redis.call('EXISTS', sets.hidden) == 1 and among(sets.hidden) or {})
-      local count = 0
-      if hidden[i] and to_read then
+    elseif hidden[i] then
+      local count
+      if to_read then
         count = note_readings(sets.hidden_read, now, { id })
-      elseif hidden[i] then
+      else
         count = forget_readings(sets.hidden_read, { id })
       end
       if count == 1 then changes[#changes + 1] = id end
@@ -132,6 +165,13 @@ for _, sets in ipairs(all) do
       add_unread(sets.unread, into)
     end
   end
+end
+
+local with_hidden, part = not until_place and hides_any(), to_read and 'unread' or 'posts'
+for _, uid in ipairs(uids) do
+  local shown = until_place and ids or (to_read and unread_in or scores_in)(keyed(part, uid))
+  local hidden = with_hidden and scores_in(keyed('hidden', uid))
+  if shown or hidden then mark(sets_of(uid), shown or {}, hidden or {}) end
 end
 note_changes(KEYS[2])
 return { marked, examined, 0, go_on, spreading }
