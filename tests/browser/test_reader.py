@@ -38,6 +38,14 @@ SWIPE = """(far) => {
   send("touchstart", 300);
   send("touchend", 300 + far);
 }"""
+COVERED = """() => {
+  const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+  const others = ["body > header", ".heading", "#done p", ".bottom"].filter((one) => box(one).height);
+  const bar = box("#news");
+  const inside = bar.left >= 0 && bar.right <= innerWidth && bar.bottom <= innerHeight;
+  return others.filter((one) => box(one).bottom > bar.top && box(one).top < bar.bottom).concat(inside ? [] : "outside");
+}"""
+"""The parts of the page that the bar of new posts covers."""
 LONG = f"<p>{'A long story. ' * 400}</p><p>The end of it.</p>"
 
 
@@ -437,6 +445,14 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         assert await page.locator("#news").inner_text() == "2 new posts"
         assert await first.locator("h2").inner_text() == "Post 45"
         assert await first.bounding_box() == before
+        await page.keyboard.press("A")
+        await page.locator("#done button").wait_for()
+        for width, height, size in ((1280, 800, "16px"), (1280, 800, "28px"), (390, 844, "16px"), (390, 844, "28px")):
+            await page.set_viewport_size({"width": width, "height": height})
+            await page.evaluate("size => document.documentElement.style.fontSize = size", size)
+            assert await page.evaluate(COVERED) == [], (width, size)
+        await page.evaluate("document.documentElement.style.fontSize = ''")
+        await page.keyboard.press("z")
         async with page.expect_event("load"):
             await page.keyboard.press("r")
         assert await page.locator(".post h2").first.inner_text() == "Post 47"

@@ -119,15 +119,19 @@ function targetOf(event) {
   return isOther && !BUILT_IN.includes(channel.dataset.channel) ? channel : null;
 }
 
+function showNote(note) {
+  document.querySelector(".moved")?.remove();
+  (document.querySelector(".notes") ?? document.querySelector("main")).append(note);
+}
+
 function unmark() {
   document.querySelector("#channels .target")?.classList.remove("target");
 }
 
 /** Show what a change of feeds did, with its undo, and bring counts and branches in line with it. */
 function showMoved(notice) {
-  document.querySelector(".moved")?.remove();
   document.querySelector("#done p")?.toggleAttribute("hidden", true); // of an earlier action
-  document.querySelector("main").append(notice);
+  showNote(notice);
   showCounts(JSON.parse(notice.dataset.counts));
   for (const link of document.querySelectorAll("#channels [data-branch][aria-expanded=true]")) {
     showBranch(link).catch(() => {});
@@ -154,8 +158,7 @@ function complain(text) {
   const said = document.createElement("p");
   [said.className, said.textContent] = ["bar said moved", text];
   said.setAttribute("role", "alert");
-  document.querySelector(".moved")?.remove();
-  document.querySelector("main").append(said);
+  showNote(said);
 }
 
 function prepareDrags(channels) {
