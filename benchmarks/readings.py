@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from microsub.timelines.readings import PIECES, RECORD
+from microsub.redis.readings import PIECES, RECORD
 
 
 def pieces(times: Iterable[tuple[int, float]]) -> dict[int, bytes]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         InvitationSpent,
         LocalCredentials,
         Passkey,
+        write_record,
     )
     from microsub.accounts.foreign import ForeignTokens, KnownToken, Principal, UnknownTokens, Vouched
     from microsub.accounts.grants import (
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
         OwnToken,
         OwnTokens,
         RedemptionResult,
+        TokenUse,
         end_source,
         is_refresh,
         owner_in,
     )
     from microsub.accounts.post_room import PostRoom
     from microsub.accounts.quotas import Most, RequestRate, UserQuotas, resolved
-    from microsub.accounts.records import Activity, TokenUse, absent
+    from microsub.accounts.records import Activity, absent
     from microsub.accounts.requests import AppRequests
     from microsub.accounts.sessions import (
         SIGN_IN,

@@ -116,12 +116,9 @@ class LocalCredentials:
         call = load("compare_and_set")(record=key, user=keys.user(user), fields=change)
         return bool(await self._redis.script(call))
 
-    async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: list[Arg]) -> None:
-        reply = await self._redis.script(
-            load("user_record")(
-                user, record=key, code=sha256_hex(invitation) if invitation else "", most=most, fields=fields
-            )
-        )
+    async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: Sequence[Arg]) -> None:
+        code = sha256_hex(invitation) if invitation else ""
+        reply = await write_record(self._redis, user, key, fields, most=most, code=code)
         if reply == 0:
             raise await absent(self._redis, user)
         if reply < 0:
@@ -266,6 +263,13 @@ class LocalCredentials:
     async def forget(self, user: str) -> None:
         """Remove all of the user's credentials here."""
         await forget_credentials(self._redis, user)
+
+
+async def write_record(
+    redis: Redis, user: str, record: str, fields: Sequence[Arg], *, most: int | str = "", code: str = ""
+) -> int:
+    """Write fields of a user's record; the reply of lua/user_record.lua."""
+    return int(await redis.script(load("user_record")(user, record=record, code=code, most=most, fields=fields)))
 
 
 async def forget_credentials(redis: Redis, user: str) -> None:

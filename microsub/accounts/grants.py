@@ -21,7 +21,7 @@ from enum import Enum
 from microsub.accounts.records import absent
 from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, keyed_digest, new_secret, sha256_hex
-from microsub.model.reader import NAME, NATIVE_APP
+from microsub.model.reader import NAME, NATIVE_APP, Credential
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
@@ -270,6 +270,23 @@ class OwnTokens:
         if user is None:
             return False
         return await revoke_token(self._redis, user, sha256_hex(token))
+
+
+class TokenUse:
+    """The times of tokens' last uses, in their records or their grants'. Times are Unix seconds."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def note(self, credential: Credential, now: float) -> None:
+        """Record a token's use at that time; nothing happens if it isn't one of our valid tokens."""
+        key = keys.token(credential.user, credential.digest)
+        foreign, grant = await self._redis.command("HMGET", key, "foreign", "grant")
+        # The use of a grant's token is recorded at the grant, because its tokens are replaced often.
+        place, held = (key, "scope") if grant is None else (keys.grant(credential.user, text(grant)), "refresh")
+        if foreign is None:
+            used = ("used", f"{now:.0f}")
+            await self._redis.script(load("record_change")(record=place, field=held, fields=used))
 
 
 async def revoke_token(redis: Redis, user: str, digest: str) -> bool:

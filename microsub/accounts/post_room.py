@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from microsub.accounts.quotas import MOST_COUNTED, resolved
-from microsub.accounts.records import count_posts, set_posts
-from microsub.accounts.store import User
+from microsub.accounts.store import User, count_posts, set_posts
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import MINUTE
 from microsub.base.errors import FollowersFull, QuotaReached

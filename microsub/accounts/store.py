@@ -21,7 +21,7 @@ from microsub.accounts.grants import LONGEST_SECRET, owner_in, revoke_token
 from microsub.accounts.records import absent
 from microsub.base.clock import DAY
 from microsub.base.digests import is_same, new_secret, sha256_hex
-from microsub.base.errors import InvalidRequest, Unauthorized, UserDisabled
+from microsub.base.errors import InvalidRequest, StoreIncomplete, Unauthorized, UserDisabled
 from microsub.base.plaintext import CONTROLS, escaped
 from microsub.model.moments import is_moment
 from microsub.model.reader import BUILT_IN, GLOBAL, MOVE, NAME, Credential, FeedMove, Grant, read_moves
@@ -332,6 +332,22 @@ class Accounts:
         call = load("record_change")(**names, field="me", token_pattern=pattern, fields=pairs)
         if not await self._redis.script(call):
             raise await absent(self._redis, name)
+
+
+async def count_posts(redis: Redis, added: Mapping[str, int]) -> list[Any]:
+    """Add to the bytes of these users' own posts: whether each is registered, and the new count.
+
+    Something else for a user whose master of a cluster is away. One round trip.
+    """
+    try:
+        return await redis.scripts([load("posts_count")(user, how="add", size=size) for user, size in added.items()])
+    except StoreIncomplete as error:
+        return error.replies
+
+
+async def set_posts(redis: Redis, user: str, size: int) -> None:
+    """Set the bytes of the user's own posts; nothing happens if there is no such user."""
+    await redis.script(load("posts_count")(user, how="set", size=size))
 
 
 def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:

@@ -21,8 +21,9 @@ from microsub.base.urls import host_of
 from microsub.feeds import FeedCondition, FeedRecord, Feeds, Schedule, push_health
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import reading, texts
+from microsub.redis.replies import reading
 from microsub.redis.scripts import batches
+from microsub.redis.structures import Hash, Scores, Value, replace
 
 STATES = ("failing", "gone", "new", "ok", "written")
 """States of followed feeds, most important first."""
@@ -142,7 +143,10 @@ class Survey:
     """The latest findings about all feeds, and the survey that produces them. Times are Unix seconds."""
 
     def __init__(self, redis: Redis, feeds: Feeds, schedule: Schedule) -> None:
-        self._redis = redis
+        self._sums = Value(redis, keys.survey(), KEPT)
+        self._surveyed = Scores(redis, keys.surveyed_feeds(), KEPT)
+        self._holds = Scores(redis, keys.surveyed_holds(), KEPT)
+        self._attention = Hash(redis, keys.surveyed_attention(), KEPT)
         self._feeds = feeds
         self._schedule = schedule
 
@@ -181,15 +185,15 @@ class Survey:
             if FeedCondition.of(feed.record, now).needs_attention:
                 troubled.append(feed.record.id)
         held = await self._schedule.held_among(hosts, now)
-        await self._replace(keys.surveyed_feeds(), scores)
-        await self._replace(keys.surveyed_holds(), held)
+        for surveyed, found in ((self._surveyed, scores), (self._holds, held)):
+            await replace(surveyed, {name: f"{score:.3f}" for name, score in found.items()})
         await self._replace_attention(troubled)
         said = orjson.dumps(asdict(counting.sums(time.monotonic() - begun)))
-        await self._redis.command("SET", keys.survey(), said, "EX", KEPT)
+        await self._sums.set(said)
 
     async def last(self) -> FeedSums | None:
         """The sums of the last survey; None before the first one."""
-        said = await self._redis.command("GET", keys.survey())
+        said = await self._sums.get()
         if said is None:
             return None
         with reading(keys.survey()):
@@ -201,16 +205,12 @@ class Survey:
         """
         low = STATES.index(state) * _STEP if state else 0.0
         high = low + _STEP if state else len(STATES) * _STEP
-        bounds = f"{low:.0f}", f"({high:.0f}"
-        ids = await self._redis.command("ZRANGEBYSCORE", keys.surveyed_feeds(), *bounds, "LIMIT", beyond, count)
-        return await followed_among(self._feeds, texts(ids))
+        found = await self._surveyed.between(f"{low:.0f}", f"({high:.0f}", count, beyond)
+        return await followed_among(self._feeds, [feed for feed, _ in found])
 
     async def held(self, now: float, count: int) -> list[tuple[str, float]]:
         """Up to `count` hosts that get no requests, and until when (Unix time), the shortest waits first."""
-        key = keys.surveyed_holds()
-        flat = await self._redis.command("ZRANGEBYSCORE", key, f"({now:.3f}", "+inf", "WITHSCORES", "LIMIT", 0, count)
-        hosts = texts(flat[0::2])
-        return [(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
+        return await self._holds.between(f"({now:.3f}", "+inf", count)
 
     async def attention(self, user: str) -> Mapping[str, int]:
         """The number of feeds that need attention in the user's channels, by uid; channels without any are left out.
@@ -218,7 +218,7 @@ class Survey:
         Empty while it can't be read: its master of a cluster may be away, and the user's own may not.
         """
         try:
-            said = await self._redis.command("HGET", keys.surveyed_attention(), user)
+            said = await self._attention.get(user)
         except StoreUnavailable:
             return {}
         if said is None:
@@ -232,28 +232,12 @@ class Survey:
         if known.get(uid, 0) == count:
             return
         others = {other: number for other, number in known.items() if other != uid}
-        said = orjson.dumps({**others, uid: count} if count else others)
-        key = keys.surveyed_attention()
-        await self._redis.pipeline([("HSET", key, user, said), ("EXPIRE", key, KEPT)])
+        await self._attention.set({user: orjson.dumps({**others, uid: count} if count else others)})
 
     async def _replace_attention(self, troubled: Sequence[str]) -> None:
-        key, counts = keys.surveyed_attention(), defaultdict[str, Counter[str]](Counter)
+        counts = defaultdict[str, Counter[str]](Counter)
         for part in batches(troubled, _BATCH):
             for places in await asyncio.gather(*map(self._feeds.subscribers, part)):
                 for user, uid in places:
                     counts[user][uid] += 1
-        former = texts(await self._redis.command("HKEYS", key))
-        for users in batches([*counts], _BATCH):
-            pairs = [part for user in users for part in (user, orjson.dumps(counts[user]))]
-            await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])
-        for users in batches([user for user in former if user not in counts], _BATCH):
-            await self._redis.command("HDEL", key, *users)
-
-    async def _replace(self, key: str, scores: Mapping[str, float]) -> None:
-        """Make these the members of a sorted set, which never appears empty meanwhile."""
-        former = texts(await self._redis.command("ZRANGE", key, 0, -1))
-        for members in batches([*scores], _BATCH):
-            pairs = (part for one in members for part in (f"{scores[one]:.3f}", one))
-            await self._redis.pipeline([("ZADD", key, *pairs), ("EXPIRE", key, KEPT)])
-        for gone in batches([one for one in former if one not in scores], _BATCH):
-            await self._redis.command("ZREM", key, *gone)
+        await replace(self._attention, {user: orjson.dumps(uids) for user, uids in counts.items()})

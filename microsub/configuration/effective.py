@@ -21,7 +21,8 @@ from microsub.model.reader import SAVED
 from microsub.model.settings import USUAL, ChannelSettings, OwnChannelSettings, UnreadStyle
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import raw_fields, reading
+from microsub.redis.replies import reading
+from microsub.redis.structures import Hash
 
 _INSTANCE, _LOOKS = "instance", "looks"
 _USER, _QUOTAS = "user:", "quotas:"
@@ -58,14 +59,14 @@ class DeclaredSettings:
     """The settings of the instance and of users, in Redis."""
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        self._stored = Hash(redis, keys.settings())
 
     async def everything(self) -> AllSettings:
         """All settings, in one round trip. Raises StoreDamaged if one can't be read.
 
         Falling back to a default isn't safe: cleanup could then remove posts that must be kept.
         """
-        found = raw_fields(await self._redis.command("HGETALL", keys.settings()))
+        found = await self._stored.all()
         users, quotas = {}, {}
         for name, value in found.items():
             with reading(f"{keys.settings()} {name}"):
@@ -79,11 +80,11 @@ class DeclaredSettings:
 
     async def set_instance(self, settings: InstanceSettings) -> None:
         """Store the instance's settings."""
-        await self._redis.command("HSET", keys.settings(), _INSTANCE, orjson.dumps(encode(settings)))
+        await self._stored.set({_INSTANCE: orjson.dumps(encode(settings))})
 
     async def set_looks(self, looks: Mapping[str, str]) -> None:
         """Store `name` and `color` of the instance, as an admin chose them on a page."""
-        await self._redis.command("HSET", keys.settings(), _LOOKS, orjson.dumps(looks))
+        await self._stored.set({_LOOKS: orjson.dumps(looks)})
 
     async def set_user(self, user: str, settings: UserSettings) -> None:
         """Store the settings of a user."""
@@ -95,9 +96,9 @@ class DeclaredSettings:
 
     async def _set(self, name: str, settings: UserSettings | Quotas) -> None:
         if settings == type(settings)():
-            await self._redis.command("HDEL", keys.settings(), name)
+            await self._stored.delete(name)
         else:
-            await self._redis.command("HSET", keys.settings(), name, orjson.dumps(encode(settings)))
+            await self._stored.set({name: orjson.dumps(encode(settings))})
 
 
 log = structlog.get_logger(__name__)

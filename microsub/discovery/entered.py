@@ -11,8 +11,9 @@ from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
 from microsub.base.urls import web_address, web_parts, without_credentials
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
+from microsub.redis.structures import Hash, together
 
 SECONDS = 3600
 """Seconds for which addresses are remembered, from the last one on."""
@@ -28,18 +29,16 @@ class EnteredAddresses:
     """The addresses that users have entered lately."""
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        self._of = Hash.at(redis, keys.entered, SECONDS)
 
     async def keep(self, user: str, urls: Iterable[str]) -> None:
         """Remember these addresses, except those that are too long to be followed."""
-        fields: list[Arg] = []
-        for url in filter(web_address, urls):
-            fields += (name_of(url), url)
-        if fields:
-            key = keys.entered(user)
-            _, count, _ = await self._redis.pipeline([("HSET", key, *fields), ("HLEN", key), ("EXPIRE", key, SECONDS)])
+        found = {name_of(url): url for url in filter(web_address, urls)}
+        if found:
+            entered = self._of(user)
+            _, count = await together(entered.set(found), entered.count())
             if count > MOST:
-                await self._redis.pipeline([("DEL", key), ("HSET", key, *fields), ("EXPIRE", key, SECONDS)])
+                await together(entered.clear(), entered.set(found))
 
     async def keep_private(self, user: str, page: str, urls: Iterable[str]) -> None:
         """Remember those of these addresses, named by `page`, that have a user name or password, and its host and port.
@@ -57,7 +56,7 @@ class EnteredAddresses:
         hidden = without_credentials(url, HIDDEN)
         if parts is None or ("@" in parts.netloc and hidden != url):
             return url
-        found = await self._redis.command("HGET", keys.entered(user), name_of(url))
+        found = await self._of(user).get(name_of(url))
         if found is None and "@" in parts.netloc:
             raise InvalidRequest(
                 "the password of this address isn't remembered any more: found '***', expected the whole address"
@@ -66,8 +65,7 @@ class EnteredAddresses:
 
     async def named(self, user: str, names: Sequence[str]) -> list[str]:
         """The remembered addresses of these names (`name_of`)."""
-        found = await self._redis.command("HMGET", keys.entered(user), *names) if names else []
-        return texts(url for url in found if url is not None)
+        return texts(url for url in await self._of(user).get_many(names) if url is not None)
 
 
 def name_of(url: str) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from microsub.base.bounded_cache import BoundedCache
 from microsub.model.reader import ChannelKey
 from microsub.redis import keys
-from microsub.redis.protocol import Command, Redis
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
+from microsub.redis.structures import Members, Request, Value, together
 
 MOST = 200_000
 """Followers in all lists that a process remembers, about 200 bytes each."""
@@ -33,7 +34,7 @@ class Audience:
 
     async def of(self, feed_id: str) -> Places:
         """The feed's followers. One round trip, and another for a changed list."""
-        return await self.at(feed_id, await self._redis.command(*self.asking(feed_id)))
+        return await self.at(feed_id, await self.asking(feed_id))
 
     async def at(self, feed_id: str, edition: bytes | None) -> Places:
         """The feed's followers, for a caller that has just read their edition.
@@ -45,16 +46,15 @@ class Audience:
             self._known.touch(feed_id)
             return known[1]
         # The edition first: after a change between the two, the list counts as old next time, never as new.
-        edition, members = await self._redis.pipeline(
-            [("GET", keys.feed_edition(feed_id)), ("SMEMBERS", keys.feed_subscribers(feed_id))]
-        )
+        followers = Members(self._redis, keys.feed_subscribers(feed_id)).all()
+        edition, members = await together(self.asking(feed_id), followers)
         places = as_places(members)
         self._known[feed_id] = edition, places
         return places
 
-    def asking(self, feed_id: str) -> Command:
-        """The command whose reply `at` expects, to be sent with others."""
-        return "GET", keys.feed_edition(feed_id)
+    def asking(self, feed_id: str) -> Request[bytes | None]:
+        """The request for the edition that `at` expects, to be sent with others."""
+        return Value(self._redis, keys.feed_edition(feed_id)).get()
 
 
 def as_places(members: list[bytes]) -> Places:

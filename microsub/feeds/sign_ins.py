@@ -24,12 +24,9 @@ from microsub.base.texts import N_
 from microsub.base.urls import ascii_host, sign_in_of, web_parts, with_sign_in, without_credentials
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import raw_fields
-from microsub.redis.scripts import load
+from microsub.redis.structures import Change, Hash
 
 log = structlog.get_logger(__name__)
-
-_CHANGED_IF = load("compare_and_set")
 
 _UNUSED = DAY
 """Seconds for which a new sign-in is kept although no follow names it: a follow of it may be in progress."""
@@ -39,14 +36,14 @@ class SignIns:
     """The sealed sign-ins of users. Every method raises StoreError; `keep` also ConfigError for an unusable key."""
 
     def __init__(self, redis: Redis, key: KeyFile) -> None:
-        self._redis = redis
+        self._of = Hash.at(redis, keys.sign_ins)
         self._key = key
 
     async def keep(self, user: str, url: str, headers: Mapping[str, str], now: float) -> str:
         """Seal headers (`sign_in_headers`) for the origin of `url`; returns the address of the feed that has them."""
         secret, text, name, about = self._named(user, url, headers)
         sealed = b"%d " % now + seal(text, secret, about)
-        await self._redis.command("HSET", keys.sign_ins(user), name, sealed)
+        await self._of(user).set({name: sealed})
         return with_sign_in(without_credentials(url), user, name)
 
     def address(self, user: str, url: str, headers: Mapping[str, str]) -> str:
@@ -65,9 +62,9 @@ class SignIns:
 
         That is, they aren't there, the key is unusable or another one, or they are for another origin.
         """
-        sealed = await self._redis.command("HGET", keys.sign_ins(user), name)
+        sealed = await self._of(user).get(name)
         secret = self._known_key() if sealed is not None else None
-        text = unseal(sealed.partition(b" ")[2], secret, _about(user, name, origin)) if secret is not None else None
+        text = unseal(sealed.partition(b" ")[2], secret, _about(user, name, origin)) if sealed and secret else None
         if text is None:
             missing = "the sign-in" if sealed is None else "the key file" if secret is None else "the right key"
             log.warning("a sign-in can't be read", user=user, missing=missing)
@@ -83,7 +80,7 @@ class SignIns:
 
     async def held(self, user: str) -> dict[str, bytes]:
         """The user's sign-ins as they are stored, by id: for `forget`."""
-        return raw_fields(await self._redis.command("HGETALL", keys.sign_ins(user)))
+        return await self._of(user).all()
 
     async def forget(
         self, user: str, held: Mapping[str, bytes], followed: Collection[str], now: float, dropped: str = ""
@@ -94,20 +91,20 @@ class SignIns:
         """
         used = {named[1] for url in followed if (named := sign_in_of(url)) is not None}
         ended = (sign_in_of(dropped) or ("", ""))[1]
-        old = [
+        old: list[Change] = [
             (name, sealed, "")
             for name, sealed in held.items()
             if name not in used and (name == ended or float(sealed.partition(b" ")[0]) < now - _UNUSED)
         ]
-        await self._redis.scripts([_CHANGED_IF(record=keys.sign_ins(user), fields=one) for one in old])
+        await self._of(user).change_each(old)
 
     async def renew(self, user: str, url: str, now: float) -> None:
         """Keep the user's sign-in that the address names for as long as a new one, because its follow may come back."""
         named = sign_in_of(url)
-        sealed = await self._redis.command("HGET", keys.sign_ins(user), named[1]) if named is not None else None
+        sealed = await self._of(user).get(named[1]) if named is not None else None
         if named is not None and sealed is not None:
             later = b"%d " % now + sealed.partition(b" ")[2]
-            await self._redis.script(_CHANGED_IF(record=keys.sign_ins(user), fields=(named[1], sealed, later)))
+            await self._of(user).change((named[1], sealed, later))
 
     async def is_readable(self, url: str) -> bool:
         """Whether the sign-in that the address names can be read."""

@@ -15,9 +15,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading, score_text, text
 from microsub.redis.scan import scanned
-from microsub.redis.scripts import load
-
-_CHANGE = load("compare_and_set")
+from microsub.redis.structures import Hash, existing, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +39,13 @@ class Address:
 
 async def find(redis: Redis, url: str) -> Address | None:
     """The entry of a canonical URL."""
-    found = await redis.command("HGET", keys.feeds_by_url(), url)
+    found = await _index(redis).get(url)
     return _read(url, found) if found is not None else None
 
 
 async def find_many(redis: Redis, urls: Sequence[str]) -> list[Address | None]:
     """The entries of canonical URLs, in their order. One round trip."""
-    found = await redis.command("HMGET", keys.feeds_by_url(), *urls)
+    found = await _index(redis).get_many(urls)
     return [_read(url, entry) if entry is not None else None for url, entry in zip(urls, found, strict=True)]
 
 
@@ -66,7 +64,7 @@ async def spare(redis: Redis, address: Address) -> bool:
 
 async def lead(redis: Redis, address: Address, feed_id: str) -> bool:
     """Point an address to another feed, or with '' to none; False if the entry has changed."""
-    return bool(await redis.script(_CHANGE(record=keys.feeds_by_url(), fields=(address.url, address.text, feed_id))))
+    return await _index(redis).change((address.url, address.text, feed_id))
 
 
 async def forget_gone_addresses(
@@ -78,7 +76,7 @@ async def forget_gone_addresses(
     those of users who may come back.
     """
     parts = (keys.feed, keys.feed_guids, keys.feed_subscribers)
-    left = await redis.pipeline([("EXISTS", *(key(one.feed) for key in parts)) for one in batch])
+    left = await together(*(existing(redis, *(key(one.feed) for key in parts)) for one in batch))
     forgotten = 0
     for one, keys_left in zip(batch, left, strict=True):
         after: str | None = None
@@ -89,9 +87,13 @@ async def forget_gone_addresses(
         elif one.condemned <= now - grace:
             after = ""
         if after is not None:
-            changed = await redis.script(_CHANGE(record=keys.feeds_by_url(), fields=(one.url, one.text, after)))
-            forgotten += changed if not after else 0
+            changed = await _index(redis).change((one.url, one.text, after))
+            forgotten += changed and not after
     return forgotten
+
+
+def _index(redis: Redis) -> Hash:
+    return Hash(redis, keys.feeds_by_url())
 
 
 def _read(url: str | bytes, entry: bytes) -> Address:

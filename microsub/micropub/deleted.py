@@ -13,6 +13,7 @@ from microsub.micropub.properties import PostedItem
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
+from microsub.redis.structures import Scores, Value, existing, together
 
 SENT_AGAIN = 600
 """Seconds for which a post without a `uid` or `url` is recognised by its content."""
@@ -35,6 +36,7 @@ class DeletedPosts:
 
     def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.time) -> None:
         self._redis = redis
+        self._post = Value.at(redis, keys.deleted_post, KEPT_DELETED)
         self._clock = clock
 
     async def keep(self, source: Source, token: str, item: PostedItem, published: str) -> None:
@@ -44,20 +46,20 @@ class DeletedPosts:
 
     async def token_of(self, source: Source, content: bytes) -> str:
         """The token of a post with that content: the one of `SENT_AGAIN` seconds ago, unless that was deleted since."""
-        place = keys.posted_lately(source.user, sha256_hex(b"%b\0%b" % (source.id.encode(), content)))
+        digest = sha256_hex(b"%b\0%b" % (source.id.encode(), content))
+        place = Value(self._redis, keys.posted_lately(source.user, digest), SENT_AGAIN)
         made = secrets.token_urlsafe(16)
-        # `NX` together with `GET` needs a newer Redis than the bundled one.
-        _, found = await self._redis.pipeline([("SET", place, made, "NX", "EX", SENT_AGAIN), ("GET", place)])
+        _, found = await together(place.claim(made), place.get())
         known = text(found or made.encode())
         if known != made and await self.has(source, known):
             # It was deleted since then, and the sender wants it back.
-            await self._redis.command("SET", place, made, "EX", SENT_AGAIN)
+            await place.set(made)
             return made
         return known
 
     async def has(self, source: Source, token: str) -> bool:
         """Whether that post was deleted recently, even if it was restored since."""
-        return bool(await self._redis.command("EXISTS", keys.deleted_post(source.user, _digest(source, token))))
+        return bool(await existing(self._redis, self._post(source.user, _digest(source, token)).key))
 
     async def item(self, source: Source, token: str) -> PostedItem | None:
         """The content of a recently deleted post, by its `latest` token; None if there is none."""
@@ -79,21 +81,14 @@ class DeletedPosts:
         return token
 
     async def _read(self, source: Source, token: str) -> str:
-        return text(await self._redis.command("GET", keys.deleted_post(source.user, _digest(source, token))) or b"")
+        return text(await self._post(source.user, _digest(source, token)).get() or b"")
 
     async def _write(self, source: Source, token: str, value: bytes) -> None:
-        digest, listed = _digest(source, token), keys.deleted_posts(source.user)
-        *_, over = await self._redis.pipeline(
-            [
-                ("SET", keys.deleted_post(source.user, digest), value, "EX", KEPT_DELETED),
-                ("ZADD", listed, f"{self._clock():.3f}", digest),
-                ("EXPIRE", listed, KEPT_DELETED),
-                ("ZRANGE", listed, 0, -1 - MOST_DELETED),
-            ]
-        )
-        if over:
-            doomed = [keys.deleted_post(source.user, text(one)) for one in over]
-            await self._redis.pipeline([("DEL", *doomed), ("ZREM", listed, *over)])
+        user, digest = source.user, _digest(source, token)
+        listed = Scores(self._redis, keys.deleted_posts(user), KEPT_DELETED)
+        noting = listed.set({digest: f"{self._clock():.3f}"})
+        _, _, over = await together(self._post(user, digest).set(value), noting, listed.names(0, -1 - MOST_DELETED))
+        await together(*(self._post(user, one).clear() for one in over), listed.delete(*over))
 
 
 def _digest(source: Source, token: str) -> str:

@@ -21,6 +21,7 @@ from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import filled, reached, text, texts, within_reach
 from microsub.redis.scan import scanned
 from microsub.redis.scripts import batches, load
+from microsub.redis.structures import One, Request
 
 if TYPE_CHECKING:
     from microsub.feeds import FeedRecord
@@ -117,13 +118,13 @@ class Items:
         return await self._timeline_items(ids, await self.fields(ids, _TIMELINE), {})
 
     async def timeline_items_of(
-        self, feed_id: str, ids: Sequence[str], command: Command
-    ) -> tuple[list[TimelineItem], Any]:
-        """`timeline_items` for items of one feed, with one round trip less; and the reply to an extra command."""
+        self, feed_id: str, ids: Sequence[str], request: Request[One]
+    ) -> tuple[list[TimelineItem], One]:
+        """`timeline_items` for items of one feed, with one round trip less; and the value of a request."""
         commands = [("HMGET", keys.item(item_id), *thin.with_others(_TIMELINE)) for item_id in ids]
-        *found, source, reply = await self._redis.pipeline([*commands, _asking_source(feed_id), command])
+        *found, source, reply = await self._redis.pipeline([*commands, _asking_source(feed_id), *request.commands])
         rows = [thin.completed(_TIMELINE, row) for row in found]
-        return await self._timeline_items(ids, rows, {feed_id: _source(source)}), reply
+        return await self._timeline_items(ids, rows, {feed_id: _source(source)}), request.read([reply])
 
     async def _timeline_items(
         self, ids: Sequence[str], found_rows: Sequence[list[bytes | None]], sources: dict[str, _Source]

@@ -423,7 +423,7 @@ data of layout 12 a sorted set, until upkeep has visited the channel. Permanent,
 read = key_of_two("user:{<name>}:channel:<uid>:read")
 """Hash: 0 to 15 → when the read items of `posts` whose ids have that rest modulo 16 were read: for each, the id in five
 bytes and the Unix time in four, little-endian. In data of layout 14 a sorted set, until upkeep has visited the channel.
-Permanent, as `posts`. `timelines.readings`, `timelines.read_state`, `timelines.retention`.
+Permanent, as `posts`. `redis.readings`, `timelines.read_state`, `timelines.retention`.
 """
 
 unread_newest = key_of_two("user:{<name>}:zchannel:<uid>:unread:newest")
@@ -449,7 +449,7 @@ hidden = key_of_two("user:{<name>}:zchannel:<uid>:hidden")
 
 apart = key_of_two("user:{<name>}:channel:<uid>:apart")
 """Set: ids of items of feeds that the user hides in *All*; retention removes those that the channel doesn't have (any
-more). Permanent, absent if empty. `timelines.add`, `timelines.apart`.
+more). Permanent, absent if empty. `timelines.add`, `timelines.rules`.
 """
 
 hidden_read = key_of_two("user:{<name>}:zchannel:<uid>:hidden-read")

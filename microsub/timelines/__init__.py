@@ -27,19 +27,21 @@ if TYPE_CHECKING:
     from microsub.timelines.gone import Absence, absences, ids_in, known_in
     from microsub.timelines.item_cache import ItemCache
     from microsub.timelines.own_view import OwnView
-    from microsub.timelines.pages import item_ids, shown, shown_among
+    from microsub.timelines.pages import item_ids, references, shown, shown_among, states
     from microsub.timelines.read_state import READ_EVERYWHERE, ReadState
-    from microsub.timelines.readings import reading_times
-    from microsub.timelines.remove import SAVED_POSTS, Leaving, Left, left_of, move_items, take_out
-    from microsub.timelines.repacking import GoneRepacking, TimelineRepacking
-    from microsub.timelines.restore import (
+    from microsub.timelines.remove import (
+        SAVED_POSTS,
+        Leaving,
+        Left,
+        left_of,
+        move_items,
         put_unread,
-        references,
         repair_items,
         restore_items,
         restore_lost,
-        states,
+        take_out,
     )
+    from microsub.timelines.repacking import GoneRepacking, TimelineRepacking
     from microsub.timelines.retention import RESTORABLE, Retention
     from microsub.timelines.rules import Rules, settle, settle_in
     from microsub.timelines.saved import SavedPosts, count_saved, saved_among, saved_of

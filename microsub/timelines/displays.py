@@ -9,7 +9,8 @@ from typing import ClassVar
 from microsub.base.bounded_cache import BoundedCache
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import text
+from microsub.redis.structures import Hash, together
 from microsub.timelines.channels.follows import read_subscription
 from microsub.web.display import ORDERS, Choices
 
@@ -45,7 +46,8 @@ class ChannelDisplays:
     """Keeps the display of each channel of each user. A new channel has the user's last choice."""
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        self._of = Hash.at(redis, keys.displays)
+        self._follows = Hash.at(redis, keys.channel_feeds)
         self._known: BoundedCache[tuple[str, str, str], ChannelDisplay] = BoundedCache(_MOST_KNOWN)
 
     def last(self, user: str, uid: str, feed: str = "") -> ChannelDisplay:
@@ -54,12 +56,10 @@ class ChannelDisplays:
 
     async def of(self, user: str, uid: str, feed: str = "") -> ChannelDisplay:
         """The display of a channel, or of one of its feeds, whose view may be its own. One round trip."""
-        key = keys.channel_feeds(user, uid)
-        (own, last), follow = await self._redis.pipeline(
-            [("HMGET", keys.displays(user), uid, LAST_CHOICE), ("HGET", key, feed)]
-        )
+        follows = self._follows(user, uid)
+        (own, last), follow = await together(self._of(user).get_many((uid, LAST_CHOICE)), follows.get(feed))
         found = ChannelDisplay.read(text(own or last) or "")
-        if follow is not None and (view := read_subscription(key, feed, follow).settings.view) is not None:
+        if follow is not None and (view := read_subscription(follows.key, feed, follow).settings.view) is not None:
             found = replace(found, view=view)
         self._known[user, uid, feed] = found
         return found
@@ -67,16 +67,14 @@ class ChannelDisplays:
     async def choose(self, user: str, uid: str, chosen: Mapping[str, str], uids: frozenset[str]) -> None:
         """Change what is `chosen`. `uids` are the user's channels: the displays of others are deleted."""
         display = (await self.of(user, uid)).changed(chosen)
-        gone = set(texts(await self._redis.command("HKEYS", keys.displays(user)))) - uids - {LAST_CHOICE}
-        changes = [("HSET", keys.displays(user), uid, display.stored(), LAST_CHOICE, display.stored())]
-        await self._redis.pipeline([*changes, *([("HDEL", keys.displays(user), *gone)] if gone else ())])
+        displays = self._of(user)
+        gone = {*await displays.names()} - uids - {LAST_CHOICE}
+        await together(displays.set(dict.fromkeys((uid, LAST_CHOICE), display.stored())), displays.delete(*gone))
 
     async def all(self, user: str) -> dict[str, ChannelDisplay]:
         """The displays of all channels that have one of their own, and the user's last choice, by `LAST_CHOICE`."""
-        flat = texts(await self._redis.command("HGETALL", keys.displays(user)))
-        return {uid: ChannelDisplay.read(stored) for uid, stored in zip(flat[::2], flat[1::2], strict=True)}
+        return {uid: ChannelDisplay.read(text(stored)) for uid, stored in (await self._of(user).all()).items()}
 
     async def restore(self, user: str, displays: Mapping[str, ChannelDisplay]) -> None:
         """Set the displays of channels that have none yet."""
-        key = keys.displays(user)
-        await self._redis.pipeline([("HSETNX", key, uid, one.stored()) for uid, one in displays.items()])
+        await self._of(user).set_new({uid: one.stored() for uid, one in displays.items()})

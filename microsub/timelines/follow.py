@@ -24,12 +24,11 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scan import members
 from microsub.timelines.add import Adder
-from microsub.timelines.apart import set_apart
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
-from microsub.timelines.rules import ends_in, forget_ends
+from microsub.timelines.rules import ends_in, forget_ends, set_apart
 from microsub.work import Stream, calendar_of
 
 NEW_FOLLOWS = RateLimit("new follows", "user without a quota of feeds", 10_000, 86_400)

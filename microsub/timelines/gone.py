@@ -14,11 +14,12 @@ from typing import NamedTuple
 from microsub.base.clock import DAY
 from microsub.model.reader import Reason
 from microsub.redis import keys
-from microsub.redis.protocol import Command, Redis
+from microsub.redis.protocol import Redis
+from microsub.redis.readings import reading_times
 from microsub.redis.replies import text
 from microsub.redis.scan import members_at, scanned
 from microsub.redis.scripts import batches
-from microsub.timelines.readings import reading_times
+from microsub.redis.structures import Hash, Members, Value, together
 
 _STEP = 16
 _REASONS = frozenset(Reason)
@@ -65,8 +66,8 @@ async def left_among(redis: Redis, user: str, uids: Sequence[str], ids: Sequence
     ids = [one for one in ids if _ITEM.match(one)]
     found = await members_at(redis, [keys.gone_before(user, uid) for uid in uids], ids)
     parts = [(uid, some) for uid in uids for some in batches(ids, _AT_ONCE)]
-    asked: list[Command] = [("SMISMEMBER", keys.gone(user, uid), *_numbers(some)) for uid, some in parts]
-    for (_, some), reply in zip(parts, await redis.pipeline(asked), strict=True):
+    replies = await together(*(Members(redis, keys.gone(user, uid)).has(_numbers(some)) for uid, some in parts))
+    for (_, some), reply in zip(parts, replies, strict=True):
         found.update(one for at, one in enumerate(some) if any(reply[at * len(Reason) : (at + 1) * len(Reason)]))
     return found
 
@@ -83,13 +84,12 @@ async def known_in(redis: Redis, user: str, uids: Sequence[str], ids: Sequence[s
 
 async def some_absences(redis: Redis, user: str, uid: str, most: int) -> list[Absence]:
     """Up to `most` of the remembered ids, chosen at random."""
-    return [absence(number) for number in await redis.command("SRANDMEMBER", keys.gone(user, uid), most)]
+    return [absence(number) for number in await Members(redis, keys.gone(user, uid)).some(most)]
 
 
 async def forget(redis: Redis, user: str, uid: str, out: Sequence[Absence]) -> None:
     """Forget that these ids left a channel: it may get them again."""
-    if out:
-        await redis.command("SREM", keys.gone(user, uid), *(int(one.id) * _STEP + one.reason for one in out))
+    await Members(redis, keys.gone(user, uid)).delete([int(one.id) * _STEP + one.reason for one in out])
 
 
 async def note_day(redis: Redis, now: float, kept: float) -> None:
@@ -97,18 +97,15 @@ async def note_day(redis: Redis, now: float, kept: float) -> None:
 
     Times are Unix seconds.
     """
-    last = await redis.command("GET", keys.item_ids())
-    days = sorted(map(int, await redis.command("HKEYS", keys.item_days())))
-    old = [day for day in days if (day + 1) * DAY <= now - kept]
-    commands: list[Command] = [("HSETNX", keys.item_days(), int(now // DAY), last or 0)]
-    await redis.pipeline([*commands, *(("HDEL", keys.item_days(), day) for day in old[:-1])])
+    last, days = await Value(redis, keys.item_ids()).get(), Hash(redis, keys.item_days())
+    old = [day for day in sorted(await days.names(), key=int) if (int(day) + 1) * DAY <= now - kept]
+    await together(days.set_new({str(int(now // DAY)): last or 0}), days.delete(*old[:-1]))
 
 
 async def id_of_day(redis: Redis, at: float) -> int:
     """An item id that had been assigned by that Unix time, the last that is known; 0 if none is known."""
-    flat = await redis.command("HGETALL", keys.item_days())
-    days = zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True)
-    return max((item for day, item in days if (day + 1) * DAY <= at), default=0)
+    days = await Hash(redis, keys.item_days()).all()
+    return max((int(item) for day, item in days.items() if (int(day) + 1) * DAY <= at), default=0)
 
 
 def _numbers(ids: Iterable[str]) -> list[int]:

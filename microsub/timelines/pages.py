@@ -21,9 +21,11 @@ from microsub.base.errors import StoreError
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
+from microsub.redis.readings import reading_times
 from microsub.redis.replies import text, texts
-from microsub.redis.scan import members_at
+from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
+from microsub.timelines.channels.follows import every_channel
 from microsub.timelines.timelinekeys import batch_for
 
 EXAMINED = 1000
@@ -37,6 +39,9 @@ _MOST_SORTED = 100
 """Channels that are brought into order after one page."""
 _PAUSE, _MOST_NOTED = 30.0, 10_000
 """Seconds until a channel is brought into order again, and the most channels for which a process notes the time."""
+
+_EXPORTED = 500
+"""Items that are read at once for an export."""
 
 _NO_CURSOR = Cursor("0", "")
 
@@ -283,3 +288,42 @@ async def shown_among(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> 
     named = await channels_named(redis, user, uid)
     there = await members_at(redis, [keys.posts(user, one) for one in named], ids)
     return [one for one in ids if one in there]
+
+
+# --- whole timelines, for an export ----------------------------------------------------------------------------------
+
+
+async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
+    """All items of a channel in batches, the oldest first, then the muted ones; each once, with the time of reading."""
+    for key, read in (
+        (keys.posts(user, uid), keys.read(user, uid)),
+        (keys.hidden(user, uid), keys.hidden_read(user, uid)),
+    ):
+        (times,) = await reading_times(redis, [read])
+        async for batch in _ascending(redis, key):
+            yield [(item, times.get(item)) for item, _ in batch]
+
+
+async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
+    """Ids that the user's channels, removed ones included, show or hide; in batches, possibly with repetitions."""
+    for uid in await every_channel(redis, user):
+        for key in (keys.posts(user, uid), keys.hidden(user, uid)):
+            async for ids in members(redis, key):
+                yield ids
+
+
+async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, str]]]:
+    """A sorted set in ascending order, each member once, even if it changes meanwhile."""
+    lowest, seen = "-inf", set[str]()
+    while True:
+        found = await redis.command(
+            "ZRANGE", key, lowest, "+inf", "BYSCORE", "LIMIT", 0, _EXPORTED + len(seen), "WITHSCORES"
+        )
+        pairs = [(text(item), text(score)) for item, score in zip(found[0::2], found[1::2], strict=True)]
+        batch = [pair for pair in pairs if pair[0] not in seen]
+        if not batch:
+            return
+        yield batch
+        last = batch[-1][1]
+        seen = {item for item, score in pairs if score == last}
+        lowest = last

@@ -19,12 +19,12 @@ from microsub.model.reader import GLOBAL, SAVED, ChannelKey, Cursor, Row, Timeli
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
+from microsub.redis.readings import PIECES
 from microsub.redis.replies import text
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.gone import left_among
 from microsub.timelines.pages import channels_named, walk_rows
-from microsub.timelines.readings import PIECES
 from microsub.timelines.sync.arrivals import unread_in
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 

@@ -1,4 +1,4 @@
-"""Items leaving a timeline: removed, moved, unfollowed, expired; and lost timelines.
+"""Items leaving a timeline: removed, moved, unfollowed, expired; and coming back: saved, restored, repaired.
 
 The channel's `gone` remembers which items left, and why, so that nothing adds them again. Everything that must
 change together is one script on one user's slot. All times are Unix seconds.
@@ -15,19 +15,22 @@ from enum import Enum
 
 from microsub.accounts import absent
 from microsub.base.errors import NotFound, QuotaReached
-from microsub.model.reader import GLOBAL, Reason
+from microsub.model.reader import GLOBAL, SAVED, Reason, TimelineItem
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
+from microsub.redis.readings import reading_times, times_alone
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.channels.follows import is_there
+from microsub.timelines.channels.follows import is_there, unread_ids
+from microsub.timelines.gone import Absence
 from microsub.timelines.pages import walk_rows
-from microsub.timelines.readings import reading_times, times_alone
+from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (
     batch_for,
     distinct,
     rule_keys,
+    set_keys,
     set_patterns,
     shown_keys,
     split,
@@ -185,6 +188,87 @@ async def _replace_feed(
         await take_out(
             redis, user, uid, rest, Leaving(Reason.UNFOLLOWED, only_unread=True, unless_followed=feed_id), now
         )
+
+
+# --- back into a channel ----------------------------------------------------------------------------------------------
+
+
+async def save_items(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, most: int) -> int:
+    """Put stored posts into `saved`, all or none; returns the number newly saved.
+
+    Unknown and saved ones are ignored. Raises NotFound, and QuotaReached if `saved` would show more than `most` (0: any
+    number).
+    """
+    rows = [part for item in await items.timeline_items(ids) for part in (item.id, item.score)]
+    reply = await redis.script(load("timeline_save")(user, sets=set_keys(user, SAVED), now=now, most=most, items=rows))
+    if isinstance(reply, int):
+        raise await absent(redis, user)
+    if len(reply) > 1:
+        raise QuotaReached(SAVED_POSTS, reply[1], most)
+    came = split(reply[0])
+    return len(came) - len(await take_back(redis, items, user, SAVED, came, now))
+
+
+async def restore_items(
+    redis: Redis,
+    items: Items,
+    user: str,
+    uid: str,
+    back: Sequence[tuple[TimelineItem, float | None]],
+    out: Sequence[Absence],
+    now: float,
+) -> int:
+    """Put items, oldest first, back into a channel, and keep others out; returns the number of items added.
+
+    Each item comes with the time when it was read, None for unread.
+    Mutes and blocks apply, filters and limits don't. Repeating it changes nothing. Raises NotFound.
+    """
+    rows: list[Arg] = []
+    for item, read_at in reversed(back):
+        rows += [item.id, item.score, "" if read_at is None else read_at, url_lines(item)]
+    for absence in out:
+        rows += [absence.id, int(absence.reason)]
+    where = {"timeline": timeline_keys(user, uid), "uid": uid}
+    count = await redis.script(load("timeline_restore")(user, uid, **where, now=now, back=len(back), items=rows))
+    if count < 0:
+        raise await absent(redis, user, uid)
+    dead = await take_back(redis, items, user, uid, [item.id for item, _ in back], now)
+    return int(count) - len(dead)
+
+
+async def put_unread(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+    """Put stored posts, which the user may see, unread into a channel; returns the number of items added.
+
+    Raises NotFound.
+    """
+    known = await items.timeline_items(ids)
+    oldest_first = sorted(known, key=lambda item: float(item.score))
+    return await restore_items(redis, items, user, uid, [(item, None) for item in oldest_first], (), now)
+
+
+async def repair_items(redis: Redis, user: str, uid: str, ids: Sequence[str], now: float) -> None:
+    """Restore the invariants of the channel for these ids; those that aren't damaged stay as they are."""
+    for some in batches(ids):
+        await redis.script(load("timeline_repair")(user, uid, uid=uid, now=int(now), ids=some))
+
+
+async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:
+    """Show items again that are read or unread but neither shown nor hidden. Rules apply."""
+    (unread,) = await unread_ids(redis, [(user, uid)])
+    await _restore(redis, items, user, uid, unread, now)
+    (times,) = await reading_times(redis, [keys.read(user, uid)])
+    await _restore(redis, items, user, uid, [*times], now)
+
+
+async def _restore(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> None:
+    for batch in batches(ids):
+        shown, hidden = await redis.pipeline(
+            [("ZMSCORE", keys.posts(user, uid), *batch), ("ZMSCORE", keys.hidden(user, uid), *batch)]
+        )
+        stands = zip(batch, shown, hidden, strict=True)
+        lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
+        if lost:
+            await settle(redis, user, uid, lost, now, lost=True)
 
 
 # --- by age and number: `timelines.retention` decides the limits. A missing channel raises nothing. -------------------

@@ -23,9 +23,9 @@ from microsub.model.reader import NATIVE_APP
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis, ScriptCall
+from microsub.redis.readings import RECORD
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel
-from microsub.timelines.readings import RECORD
 from microsub.timelines.sync.arrivals import forget_order
 
 _MOVE = load("gone_move")

@@ -25,7 +25,6 @@ from microsub.posts import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import batches
-from microsub.timelines.apart import tidy_apart
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.gone import forget, id_of_day, note_day, some_absences
 from microsub.timelines.remove import (
@@ -37,7 +36,7 @@ from microsub.timelines.remove import (
     take_out,
     trim,
 )
-from microsub.timelines.rules import ends_in, forget_ends
+from microsub.timelines.rules import ends_in, forget_ends, tidy_apart
 from microsub.work import calendar_of
 
 SOONEST, LATEST = DAY / 4, DAY

@@ -1,9 +1,12 @@
-"""Mutes and blocks: a user's rules for one channel or all (`global`), and their effects.
+"""Mutes and blocks: a user's rules for one channel or all (`global`), and their effects; and feeds hidden in *All*.
 
 A rule is a URL in the form of `base.urls.normalise_profile`; it applies to items whose author or source has that URL.
 The rule is written first, so that all items added or moved from then on obey it (lua/timeline_add.lua,
 lua/timeline_move.lua). Then it is applied to existing items in batches, each of which checks all rules again
 (lua/timeline_settle.lua). So the timelines end up as the rules say, whatever changes in between.
+
+Items of feeds that their user hides in *All* are noted by channel, new ones as they are added. An item that another
+channel shows, too, stays in *All*.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from microsub.redis.replies import texts
 from microsub.redis.scan import members
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import every_channel, is_there
+from microsub.timelines.pages import walk_rows
 from microsub.timelines.timelinekeys import split, timeline_keys, url_lines, urls
 
 _ENDED = 1000
@@ -249,6 +253,26 @@ async def settle_in(
         )
         moved = [before + split(reply) for before, reply in zip(moved, replies, strict=True)]
     return moved
+
+
+async def set_apart(redis: Redis, items: Items, user: str, uid: str, feed_id: str, *, hides: bool) -> None:
+    """Hide the feed's items of this channel in *All*, or show them there again. Raises NotFound."""
+    action = "hide" if hides else "show"
+    await _note_apart(redis, user, uid, action, [])
+    async for rows in walk_rows(redis, user, uid):
+        await _note_apart(redis, user, uid, action, await items.in_feed(feed_id, [row.id for row in rows]))
+    async for ids in members(redis, keys.hidden(user, uid)):
+        await _note_apart(redis, user, uid, action, await items.in_feed(feed_id, ids))
+
+
+async def tidy_apart(redis: Redis, user: str, uid: str) -> None:
+    """Forget notes of items that have left the channel."""
+    for ids in batches(texts(await redis.command("SMEMBERS", keys.apart(user, uid)))):
+        await _note_apart(redis, user, uid, "tidy", ids)
+
+
+async def _note_apart(redis: Redis, user: str, uid: str, action: str, ids: Iterable[str]) -> None:
+    await redis.script(load("timeline_apart")(user, uid, action=action, ids=list(ids)))
 
 
 def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:

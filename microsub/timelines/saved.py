@@ -10,18 +10,18 @@ import asyncio
 from collections.abc import Collection, Sequence
 from itertools import compress
 
-from microsub.accounts import absent
 from microsub.base.errors import QuotaReached
 from microsub.model.reader import GLOBAL, SAVED, Reason
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.readings import reading_times
 from microsub.redis.scan import members_at
-from microsub.redis.scripts import batches, load
+from microsub.redis.scripts import batches
+from microsub.redis.structures import Scores, together
 from microsub.timelines.pages import shown_among
-from microsub.timelines.readings import reading_times
-from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_back, take_out
-from microsub.timelines.timelinekeys import distinct, set_keys, split
+from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, save_items, take_out
+from microsub.timelines.timelinekeys import distinct
 
 
 class SavedPosts:
@@ -48,22 +48,7 @@ class SavedPosts:
         """
         count = 0
         for batch in batches(distinct(ids)):
-            known = await self._items.timeline_items(batch)
-            call = load("timeline_save")(
-                user,
-                sets=set_keys(user, SAVED),
-                now=now,
-                most=most,
-                items=[part for item in known for part in (item.id, item.score)],
-            )
-            reply = await self._redis.script(call)
-            if isinstance(reply, int):
-                raise await absent(self._redis, user)
-            if len(reply) > 1:
-                raise QuotaReached(SAVED_POSTS, reply[1], most)
-            came = split(reply[0])
-            dead = await take_back(self._redis, self._items, user, SAVED, came, now)
-            count += len(came) - len(dead)
+            count += await save_items(self._redis, self._items, user, batch, now, most)
         return count
 
     async def among(self, user: str, ids: Sequence[str]) -> set[str]:
@@ -92,7 +77,7 @@ class SavedPosts:
 
 async def count_saved(redis: Redis, user: str) -> int:
     """The number of items that the user has saved."""
-    return int(await redis.command("ZCARD", keys.posts(user, SAVED)))
+    return await Scores(redis, keys.posts(user, SAVED)).count()
 
 
 async def saved_among(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
@@ -103,7 +88,7 @@ async def saved_among(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
 async def saved_of(redis: Redis, users: Collection[str], ids: Sequence[str]) -> list[tuple[str, dict[str, int | None]]]:
     """The users who have saved any of these items: user, and time of reading (None for unread) by id."""
     scores, times = await asyncio.gather(
-        redis.pipeline([("ZMSCORE", keys.posts(user, SAVED), *ids) for user in users]),
+        together(*(Scores(redis, keys.posts(user, SAVED)).get_many(ids) for user in users)),
         reading_times(redis, [keys.read(user, SAVED) for user in users], ids),
     )
     found = []

@@ -20,6 +20,7 @@ from microsub.base.texts import N_
 from microsub.fetch import asking_for
 from microsub.redis import keys
 from microsub.redis.replies import reading
+from microsub.redis.structures import Value
 from microsub.transfer.feed_lists import KnownFeed, ListedChannel, ListReport
 from microsub.transfer.outlines import ListProblem
 
@@ -111,11 +112,10 @@ class ListImports:
 
     async def latest(self, user: str) -> ListImport | None:
         """The user's last import, for an hour."""
-        key = keys.list_import(user)
-        found = await self.redis.command("GET", key)
+        found = await self._last(user).get()
         if found is None:
             return None
-        with reading(key):
+        with reading(keys.list_import(user)):
             return _import(orjson.loads(found))
 
     async def undo(self, user: str, now: float) -> None:
@@ -126,7 +126,7 @@ class ListImports:
             if latest is None or latest.report is None or not latest.can_be_undone(now):
                 raise NotFound(N_("This can no longer be undone."))
             await self.lists.take_back(user, latest.report, latest.begun, now)
-            await self.redis.command("DEL", keys.list_import(user))
+            await self._last(user).clear()
         finally:
             give_back()
         self.changed()
@@ -165,8 +165,10 @@ class ListImports:
         return ListImport(report=report, begun=now)
 
     async def _note(self, user: str, state: ListImport) -> None:
-        said = orjson.dumps(asdict(replace(state, at=self.clock())))
-        await self.redis.command("SET", keys.list_import(user), said, "EX", SECONDS)
+        await self._last(user).set(orjson.dumps(asdict(replace(state, at=self.clock()))))
+
+    def _last(self, user: str) -> Value:
+        return Value(self.redis, keys.list_import(user), SECONDS)
 
 
 def _import(found: dict[str, object]) -> ListImport:

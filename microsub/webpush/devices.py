@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from microsub import webpush  # encryption is slow to load
+from microsub.accounts import write_record
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, TooManyRequests, Unauthorized
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.texts import N_
@@ -20,8 +21,8 @@ from microsub.base.urls import web_parts
 from microsub.redis import keys
 from microsub.redis.lease import first_value
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import raw_fields, reading
-from microsub.redis.scripts import load
+from microsub.redis.replies import reading
+from microsub.redis.structures import Hash, Scores, together
 from microsub.work import calendar_of
 
 MOST_DEVICES = 10
@@ -72,6 +73,8 @@ class Devices:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._devices = Hash.at(redis, keys.devices_told)
+        self._states = Hash.at(redis, keys.device_states)
         self._limiter = RateLimiter()
         self._due = calendar_of(redis, DUE)
 
@@ -81,11 +84,8 @@ class Devices:
 
     async def all(self, user: str) -> list[tuple[Device, DeviceState | None]]:
         """The user's devices, newest first, with their progress; None: not looked at yet."""
-        told, states = await self._redis.pipeline(
-            [("HGETALL", keys.devices_told(user)), ("HGETALL", keys.device_states(user))]
-        )
-        known = raw_fields(states)
-        found = [(_device(said), _state(known.get(id_))) for id_, said in raw_fields(told).items()]
+        told, states = await together(self._devices(user).all(), self._states(user).all())
+        found = [(_device(said), _state(states.get(id_))) for id_, said in told.items()]
         return sorted(found, key=lambda one: -one[0].since)
 
     async def put(self, user: str, device: Device) -> None:
@@ -97,33 +97,30 @@ class Devices:
         webpush.BrowserKeys.of(device.public, device.secret)
         if not self._limiter.count(DEVICES_OF_USER, user):
             raise TooManyRequests(N_("Notifications were turned on too often. Try again in an hour."), 3600)
-        await self._redis.command("HDEL", keys.device_states(user), device.id)
+        await self._states(user).delete(device.id)
         if not await self._write(user, device):
             raise QuotaReached("devices", MOST_DEVICES, MOST_DEVICES)
         await self._due.note({f"{user} {device.id}": device.since})
 
     async def choose(self, user: str, id_: str, channels: Sequence[str], language: str) -> None:
         """Change the device's channels and language. Raises NotFound."""
-        said = await self._redis.command("HGET", keys.devices_told(user), id_)
+        said = await self._devices(user).get(id_)
         if said is None:
             raise NotFound(N_("Notifications are not on for this device."))
         await self._write(user, replace(_device(said), channels=channels, language=language))
 
     async def remove(self, user: str, ids: Collection[str]) -> None:
         """Remove these devices."""
-        if ids:
-            tests = [f"test {id_}" for id_ in ids]
-            await self._redis.pipeline(
-                [("HDEL", keys.devices_told(user), *ids), ("HDEL", keys.device_states(user), *ids, *tests)]
-            )
+        tests = [f"test {id_}" for id_ in ids]
+        await together(self._devices(user).delete(*ids), self._states(user).delete(*ids, *tests))
 
     async def ask_test(self, user: str, id_: str, now: float) -> None:
         """Request a test message, which is sent within seconds. Raises NotFound, TooManyRequests."""
-        if not await self._redis.command("HEXISTS", keys.devices_told(user), id_):
+        if not await self._devices(user).has(id_):
             raise NotFound(N_("Notifications are not on for this device."))
         if not self._limiter.count(TESTS_OF_USER, user):
             raise TooManyRequests(N_("Too many test messages. Try again in a minute."), 60)
-        await self._redis.command("HSET", keys.device_states(user), f"test {id_}", 1)
+        await self._states(user).set({f"test {id_}": 1})
         await self._due.note({f"{user} {id_}": now})
 
     async def look(self, user: str, id_: str) -> tuple[Device, DeviceState | None, int, bool] | None:
@@ -131,37 +128,31 @@ class Devices:
 
         Deletes the remaining data of a removed device. One round trip.
         """
-        said, (state, test), newest = await self._redis.pipeline(
-            [
-                ("HGET", keys.devices_told(user), id_),
-                ("HMGET", keys.device_states(user), id_, f"test {id_}"),
-                ("ZRANGE", keys.arrivals(user), -1, -1, "WITHSCORES"),
-            ]
-        )
+        states = self._states(user).get_many((id_, f"test {id_}"))
+        newest = Scores(self._redis, keys.arrivals(user)).last()
+        said, (state, test), place = await together(self._devices(user).get(id_), states, newest)
         if said is None:
             await self.remove(user, [id_])
             return None
-        return _device(said), _state(state), int(float(newest[1])) if newest else 0, test is not None
+        return _device(said), _state(state), int(place or 0), test is not None
 
     async def note(self, user: str, id_: str, state: DeviceState) -> None:
         """Store the device's progress."""
-        await self._redis.command("HSET", keys.device_states(user), id_, orjson.dumps(asdict(state)))
+        await self._states(user).set({id_: orjson.dumps(asdict(state))})
 
     async def forget_test(self, user: str, id_: str) -> None:
         """Clear the request for a test message, because it was sent."""
-        await self._redis.command("HDEL", keys.device_states(user), f"test {id_}")
+        await self._states(user).delete(f"test {id_}")
 
     async def _write(self, user: str, device: Device) -> bool:
         """Write a device; False if there are too many. Raises Unauthorized for a user who is gone or disabled."""
-        said, key = orjson.dumps(asdict(device)), keys.devices_told(user)
-        record = load("user_record")
-        new = {"record": key, "fields": (device.id, said)}
-        done = await self._redis.script(record(user, **new, most=MOST_DEVICES))
-        if done == _IS_THERE or (done == _FULL and await self._redis.command("HEXISTS", key, device.id)):
-            done = await self._redis.script(record(user, **new))
+        devices, fields = self._devices(user), (device.id, orjson.dumps(asdict(device)))
+        done = await write_record(self._redis, user, devices.key, fields, most=MOST_DEVICES)
+        if done == _IS_THERE or (done == _FULL and await devices.has(device.id)):
+            done = await write_record(self._redis, user, devices.key, fields)
         if not done:
             raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
-        return bool(done != _FULL)
+        return done != _FULL
 
 
 _FULL, _IS_THERE = -2, -3

@@ -39,7 +39,7 @@ def reads_of(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def places(redis: Redis, audience: Audience, feed: str) -> Places:
     """The followers of the feed, as delivery requests them."""
-    return await audience.at(feed, await redis.command(*audience.asking(feed)))
+    return await audience.at(feed, await audience.asking(feed))
 
 
 async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason
 from microsub.posts.items import Items
 from microsub.redis import keys, scan
 from microsub.redis.protocol import Redis
+from microsub.redis.readings import reading_times
 from microsub.redis.scripts import load
 from microsub.timelines import pages, read_state, remove, rules
 from microsub.timelines.add import Adder, Incoming, filtering_channels
 from microsub.timelines.gone import absences
-from microsub.timelines.readings import reading_times
 from microsub.timelines.remove import Leaving
 
 

@@ -8,10 +8,11 @@ from microsub.model.reader import Reason
 from microsub.redis import keys
 from microsub.redis.migrations import COMPACT_READINGS, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
+from microsub.redis.readings import reading_times
 from microsub.timelines.gone import absences
-from microsub.timelines.readings import reading_times
+from microsub.timelines.pages import states
+from microsub.timelines.remove import restore_items
 from microsub.timelines.repacking import GoneRepacking
-from microsub.timelines.restore import restore_items, states
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere

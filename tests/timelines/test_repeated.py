@@ -16,8 +16,8 @@ from microsub.model.settings import FollowSettings
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.readings import reading_times
 from microsub.server.jobs import rebuilding
-from microsub.timelines.readings import reading_times
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere

@@ -17,10 +17,10 @@ from microsub.model.reader import Cursor, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.migrations import COMPACT_UNREAD, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
+from microsub.redis.readings import reading_times
 from microsub.redis.scripts import load
 from microsub.timelines import pages
 from microsub.timelines.read_state import ReadState
-from microsub.timelines.readings import reading_times
 from microsub.timelines.repacking import GoneRepacking
 from microsub.timelines.sync.arrivals import arrivals_in
 from microsub.timelines.views import ReaderViews

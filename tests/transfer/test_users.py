@@ -38,10 +38,10 @@ from microsub.redis import keys
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from microsub.redis.readings import reading_times
 from microsub.timelines.displays import ChannelDisplay, ChannelDisplays
 from microsub.timelines.gone import absences
 from microsub.timelines.read_state import READ_EVERYWHERE, ReadState
-from microsub.timelines.readings import reading_times
 from microsub.timelines.saved import SavedPosts
 from microsub.transfer import user_export, user_import
 from microsub.transfer.foreign_posts import exported_posts

@@ -14,8 +14,9 @@ from microsub.model.reader import GLOBAL
 from microsub.posts import COPY, Items
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
+from microsub.redis.readings import reading_times
 from microsub.redis.scan import in_batches, scanned, walked
-from microsub.timelines import ids_in, read_subscription, reading_times, rule_keys, unread_ids
+from microsub.timelines import ids_in, read_subscription, rule_keys, unread_ids
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500

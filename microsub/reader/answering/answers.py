@@ -24,7 +24,7 @@ from microsub.identity import PostingAccess, provider_name, read_error
 from microsub.reader import answering  # encryption is slow to load
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import raw_fields
+from microsub.redis.structures import Hash, Value
 
 ANSWERS_OF_USER = RateLimit("answers published on their site", "user", 30)
 
@@ -80,26 +80,23 @@ class Answers:
     """Publishes answers, and stores the permissions for that. Belongs to one event loop."""
 
     def __init__(self, redis: Redis, sender: Sender) -> None:
-        self._redis = redis
+        self._allowed = Hash.at(redis, keys.posting, _KEPT)
+        self._answered = Value.at(redis, keys.answered, _REMEMBERED)
         self._sender = sender
         self._limiter = RateLimiter()
 
     async def keep(self, user: str, secret: str, access: PostingAccess, now: float) -> None:
         """Allow the browser with that secret to answer from now on; it may replace the oldest of `MOST_BROWSERS`."""
-        key = keys.posting(user)
-        held = raw_fields(await self._redis.command("HGETALL", key))
+        held = await self._allowed(user).all()
         oldest = sorted(held, key=lambda name: held[name].partition(b" ")[0])[: max(0, len(held) + 1 - MOST_BROWSERS)]
-        if oldest:
-            await self._redis.command("HDEL", key, *oldest)
+        await self._allowed(user).delete(*oldest)
         document = [access.micropub, access.token, access.expires, access.revocation]
         sealed = answering.seal(orjson.dumps(document).decode(), secret, user)
-        await self._redis.pipeline(
-            [("HSET", key, _browser(secret), b"%015d " % int(now) + sealed), ("EXPIRE", key, _KEPT)]
-        )
+        await self._allowed(user).set({_browser(secret): b"%015d " % int(now) + sealed})
 
     async def access(self, user: str, secret: str, now: float) -> PostingAccess | None:
         """The permission of the browser with that secret, or None."""
-        kept = await self._redis.command("HGET", keys.posting(user), _browser(secret)) if secret else None
+        kept = await self._allowed(user).get(_browser(secret)) if secret else None
         opened = answering.unseal(kept.partition(b" ")[2], secret, user) if kept is not None else None
         if opened is None:
             return None
@@ -109,7 +106,7 @@ class Answers:
     async def end(self, user: str, secret: str, now: float) -> None:
         """End the browser's permission, and revoke its token at the site if possible (RFC 7009)."""
         access = await self.access(user, secret, now)
-        await self._redis.command("HDEL", keys.posting(user), _browser(secret))
+        await self._allowed(user).delete(_browser(secret))
         if access is not None and access.revocation is not None:
             told = await self._sender.send(Sending(access.revocation, "POST", form={"token": access.token}))
             log.info(
@@ -126,21 +123,21 @@ class Answers:
         form, access = answer.form(), await self.access(user, secret, now)
         if access is None:
             raise InvalidRequest(N_("This browser isn't allowed to publish on your site. Allow it first."))
-        key = keys.answered(user, answer.digest)
-        if await self._redis.command("SET", key, _UNDER_WAY, "NX", "EX", _REMEMBERED) is None:
+        answered = self._answered(user, answer.digest)
+        if not await answered.claim(_UNDER_WAY):
             return await self._again(user, answer)
         try:
             place = await self._send(user, secret, access, form, now)
         except (AnswerFailed, TooManyRequests):
-            await self._redis.command("DEL", key)
+            await answered.clear()
             raise
-        await self._redis.command("SET", key, place, "EX", _REMEMBERED)
+        await answered.set(place)
         return answer.digest
 
     async def published(self, user: str, digest: str) -> str | None:
         """The address of that answer of the last ten minutes, empty if unknown; None if there is no such answer."""
-        found = await self._redis.command("GET", keys.answered(user, digest)) if _DIGEST.fullmatch(digest) else None
-        return found.decode() if found not in {None, _UNDER_WAY} else None
+        found = await self._answered(user, digest).get() if _DIGEST.fullmatch(digest) else None
+        return None if found is None or found == _UNDER_WAY else found.decode()
 
     async def _again(self, user: str, answer: Answer) -> str:
         """Handle an answer that was sent before."""

@@ -15,9 +15,9 @@ import orjson
 
 from microsub.model.reader import Subscription
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import raw_fields, text
-from microsub.redis.scripts import load
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
+from microsub.redis.structures import Hash
 from microsub.timelines import ReadState, read_subscription, write_subscription
 
 SECONDS = 600
@@ -37,7 +37,7 @@ class UndoRecords:
     """Keeps the record of each user."""
 
     def __init__(self, redis: Redis, read_state: ReadState) -> None:
-        self._redis = redis
+        self._record = Hash.at(redis, keys.undo, SECONDS)
         self._read_state = read_state
 
     async def remember(self, user: str, marked: Mapping[str, Collection[str]]) -> UndoRecord | None:
@@ -49,8 +49,8 @@ class UndoRecords:
     async def remember_follow(self, user: str, uid: str, ended: Subscription, unread: Collection[str]) -> UndoRecord:
         """Record an ended follow of the channel, with its unread posts unless there are too many."""
         kept = unread if len(unread) <= MOST else ()
-        follow = (f"follow {uid}", ended.feed.encode() + b" " + write_subscription(ended))
-        return await self._keep(user, len(kept), [*follow, *_packed({uid: kept})])
+        follow = {f"follow {uid}": ended.feed.encode() + b" " + write_subscription(ended)}
+        return await self._keep(user, len(kept), follow | _packed({uid: kept}))
 
     async def remember_feeds(
         self, user: str, before: Sequence[tuple[str, Subscription]], unread: Mapping[str, Collection[str]]
@@ -58,42 +58,35 @@ class UndoRecords:
         """Record follows of channels as they are before a change, with the unread posts of those that end."""
         kept = unread if sum(map(len, unread.values())) <= MOST else {}
         follows = [[uid, one.feed, text(write_subscription(one))] for uid, one in before]
-        return await self._keep(user, sum(map(len, kept.values())), ["feeds", orjson.dumps(follows), *_packed(kept)])
+        return await self._keep(user, sum(map(len, kept.values())), {"feeds": orjson.dumps(follows)} | _packed(kept))
 
     async def tell(self, user: str, id_: str, told: bytes) -> None:
         """Add what became of the changed follows to that record, if there is no later one."""
-        fields = ("id", id_, id_, "told", "", told)
-        await self._redis.script(load("compare_and_set")(record=keys.undo(user), fields=fields))
+        await self._record(user).change(("id", id_, id_), ("told", "", told))
 
     async def changed_feeds(self, user: str, id_: str) -> tuple[bytes, list[tuple[str, Subscription]]] | None:
         """What became of changed follows (b"" if that isn't known), and the follows as they were before."""
-        kept, told, follows = await self._redis.command("HMGET", keys.undo(user), "id", "told", "feeds")
+        kept, told, follows = await self._record(user).get_many(("id", "told", "feeds"))
         if not id_ or kept != id_.encode() or follows is None:
             return None
         before = orjson.loads(follows)
         return told or b"", [(uid, read_subscription(keys.undo(user), feed, one.encode())) for uid, feed, one in before]
 
-    async def _keep(self, user: str, count: int, fields: list[Arg]) -> UndoRecord:
+    async def _keep(self, user: str, count: int, fields: Mapping[str, bytes]) -> UndoRecord:
         record = UndoRecord(secrets.token_hex(8), count)
-        await self._replace(user, "", "id", record.id, "count", count, *fields)
+        await self._record(user).overwrite({"id": record.id, "count": count, **fields})
         return record
-
-    async def _replace(self, user: str, known: str, *fields: Arg) -> None:
-        """Replace the record of that name, or any ('')."""
-        await self._redis.script(
-            load("record_replace")(record=keys.undo(user), known=known, seconds=SECONDS, fields=fields)
-        )
 
     async def find(self, user: str, id_: str) -> UndoRecord | None:
         """The undo record of that name, unless it has expired."""
         if not id_:
             return None
-        kept, count = await self._redis.command("HMGET", keys.undo(user), "id", "count")
-        return UndoRecord(id_, int(count)) if kept == id_.encode() else None
+        kept, count = await self._record(user).get_many(("id", "count"))
+        return UndoRecord(id_, int(count or 0)) if kept == id_.encode() else None
 
     async def ended_follow(self, user: str, uid: str, id_: str) -> Subscription | None:
         """The ended follow of that channel that this name can restore."""
-        kept, follow = await self._redis.command("HMGET", keys.undo(user), "id", f"follow {uid}")
+        kept, follow = await self._record(user).get_many(("id", f"follow {uid}"))
         if not id_ or kept != id_.encode() or not follow:
             return None
         feed, _, value = follow.partition(b" ")
@@ -104,17 +97,17 @@ class UndoRecords:
         count = await self._read_state.mark_again(user, await self.posts(user, id_), now)
         # Only now: a browser repeats the request if this process dies before its reply.
         if id_:
-            await self._replace(user, id_)
+            await self._record(user).overwrite({}, id_)
         return count
 
     async def posts(self, user: str, id_: str) -> dict[str, list[str]]:
         """The ids of the record's posts by channel; nothing if another record has replaced this one."""
-        kept = raw_fields(await self._redis.command("HGETALL", keys.undo(user)))
+        kept = await self._record(user).all()
         if kept.pop("id", b"") != id_.encode():
             return {}
         packed = {name.removeprefix("in "): ids for name, ids in kept.items() if name.startswith("in ")}
         return {uid: [str(item) for (item,) in struct.iter_unpack("<q", ids)] for uid, ids in packed.items()}
 
 
-def _packed(marked: Mapping[str, Collection[str]]) -> list[Arg]:
-    return [part for uid, ids in marked.items() for part in (f"in {uid}", struct.pack(f"<{len(ids)}q", *map(int, ids)))]
+def _packed(marked: Mapping[str, Collection[str]]) -> dict[str, bytes]:
+    return {f"in {uid}": struct.pack(f"<{len(ids)}q", *map(int, ids)) for uid, ids in marked.items()}

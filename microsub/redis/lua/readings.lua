@@ -1,4 +1,4 @@
--- When the items of a channel were read, for timelines/readings.py.
+-- When the items of a channel were read, for redis/readings.py.
 --
 -- Atomic: the pieces are of one moment, in either form. Writes nothing.
 --
