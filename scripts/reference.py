@@ -74,17 +74,6 @@ it names the version in which your edit began. Your edit is what differs from th
 """
 
 
-def pages() -> dict[str, str]:
-    """File name → text of every generated page."""
-    return {
-        "settings.md": settings_page(),
-        "commands.md": commands_page(),
-        "keys.md": keys_page(),
-        "metrics.md": metrics_page(),
-        "backend-json.md": backend_page(),
-    }
-
-
 def settings_page() -> str:
     """All settings: variable, flag, kind, default, meaning."""
     lines = [
@@ -285,10 +274,20 @@ def schema_text() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
+PAGES = {
+    "settings.md": settings_page,
+    "commands.md": commands_page,
+    "keys.md": keys_page,
+    "metrics.md": metrics_page,
+    "backend-json.md": backend_page,
+}
+"""File name → function that makes the text of a generated page."""
+
+
 def write() -> None:
     """Write all generated pages, and the table of scopes into the API reference."""
-    for name, text in pages().items():
-        (REFERENCE / name).write_text(text, encoding="utf-8")
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")
     api = REFERENCE / "api.md"
     before, _, rest = api.read_text(encoding="utf-8").partition("<!-- scopes: made from the action table -->")

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
 import importlib
 import itertools
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
-from types import CodeType
-from typing import Any
 
 # Set before structlog is imported, for this process and all processes that it starts.
 os.environ["PYTHONPATH"] = str(Path(__file__).parent / "support" / "absent")
 sys.path.insert(0, os.environ["PYTHONPATH"])
 
 import certifi
-import jinja2
 import pytest
 import redis as redis_py
 import starlette.routing
@@ -33,6 +33,7 @@ from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from tests.support import EXPLORES, THOROUGH
 from tests.support.cluster import Cluster, running_cluster
+from tests.support.compiled_templates import FOLDER, keep_compiled
 from tests.support.invariants import assert_no_stray_keys
 from tests.support.one_reader import OneReader
 from tests.support.parsing import forked_parsers
@@ -66,19 +67,10 @@ settings.load_profile("untimed")
 # The tests ignore the settings of a server that is installed on this machine.
 os.environ["MICROSUB_ENV_FILE"] = os.devnull
 
-_compile = jinja2.Environment.compile
-_templates: dict[tuple[str, str | None, object], CodeType] = {}
-
-
-def _compiled(environment: jinja2.Environment, source: str, name: str | None = None, *more: Any) -> CodeType:
-    """A template's compiled code, cached: each process creates hundreds of servers with the same templates."""
-    key = source, name, environment.globals.get("language")
-    if key not in _templates:
-        _templates[key] = _compile(environment, source, name, *more)
-    return _templates[key]
-
-
-jinja2.Environment.compile = _compiled  # type: ignore[method-assign, assignment]
+if FOLDER not in os.environ:  # set for the processes that this one starts
+    os.environ[FOLDER] = tempfile.mkdtemp(prefix="templates-")
+    atexit.register(shutil.rmtree, os.environ[FOLDER], ignore_errors=True)
+keep_compiled()
 starlette.routing.compile_path = functools.cache(starlette.routing.compile_path)  # the same routes each time
 
 # A script that runs the tests in its background makes them and their child processes ignore SIGINT.
@@ -146,6 +138,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     _load_share(session)
     collected = yield
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # tests make little garbage in cycles
     gc.enable()
     return collected
 
@@ -162,9 +155,10 @@ def _load_share(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest folders first."""
-    items.sort(key=lambda item: _place(item.path.relative_to(Path(__file__).parent).parts[0]))
+    items.sort(key=lambda item: _place(item.nodeid.removeprefix("tests/").partition("/")[0]))
 
 
+@functools.cache
 def _place(folder: str) -> int:
     return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
 

@@ -263,12 +263,12 @@ async def test_a_channel_unfolds_to_its_feeds(ann: ReadingVisitor, server: World
     assert (await ann.get("/channels/nowhere/feeds?part=1")).status == 404
 
 
-async def test_what_a_thousand_feeds_cost_the_sidebar(real_redis: Redis) -> None:
+async def test_the_cost_of_hundreds_of_feeds_in_the_sidebar(real_redis: Redis) -> None:
     """Two round trips after the session, whatever the number of feeds."""
     redis = InRow(real_redis)
     async with instance(redis, base_url=ADDRESS) as server:
         ann = await reading(server, "ann", "home")
-        for number in range(1000):
+        for number in range(300):
             url = f"https://n{number}.example/feed"
             feed = await server.feeds.ensure(url, server.now)
             await server.channels.follow("ann", "home", feed.id, url, server.now)
@@ -276,7 +276,7 @@ async def test_what_a_thousand_feeds_cost_the_sidebar(real_redis: Redis) -> None
         await ann.get("/channels/home/feeds?part=1")
         redis.rows.clear()
         page = await ann.get("/channels/home/feeds?part=1")
-        assert len(page.tree.css(".branch li")) == 1001
+        assert len(page.tree.css(".branch li")) == 301
         assert len(redis.rows) <= 4, "one of them reads settings that a server remembers"
         await ann.browser.aclose()
 

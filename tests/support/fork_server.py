@@ -183,7 +183,9 @@ def _load() -> None:
     import pkgutil
 
     import microsub
+    from tests.support.compiled_templates import keep_compiled
 
+    keep_compiled()
     found = [each.name for each in pkgutil.walk_packages(microsub.__path__, "microsub.")]
     loaded_by_name = ("uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.logging")
     for name in ("microsub.cli", *found, *loaded_by_name):
