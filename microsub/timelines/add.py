@@ -186,7 +186,7 @@ class Adder:
         found = list[Sequence[tuple[AddProgress, _Way]]]()
         for some in sharing.values():
             first, way = some[0]
-            most = 1 if self._redis.is_cluster else _TOGETHER * _FIELDS // len(way[first.step])
+            most = 1 if self._redis.is_cluster else _TOGETHER * _FIELDS // max(_FIELDS, len(way[first.step]) - 1)
             found += batches(some, max(1, most))
         return found
 

@@ -150,7 +150,9 @@ async def test_timelines_that_share_a_call_are_changed_apart(world: OneReader) -
 
 
 @pytest.mark.parametrize("key", [keys.posts, keys.unread])
-async def test_a_broken_timeline_keeps_no_other_from_its_posts(world: OneReader, key: Callable[[str, str], str]) -> None:
+async def test_a_broken_timeline_keeps_no_other_from_its_posts(
+    world: OneReader, key: Callable[[str, str], str]
+) -> None:
     """Timelines in the same call get them, with their own arrivals; the delivery ends with the error."""
     await world.accounts.add_user("bob", "https://bob.example/", NOW)
     await keep_order(world.redis, world.items, "bob", NOW - 100_000)
