@@ -113,15 +113,6 @@ async def test_a_stream_resumes_from_each_event_id(server: World, alice: Reader,
                 assert (again, await stream.rest()) == (whole[number:], [])
 
 
-async def test_events_between_two_streams_are_delivered(server: World, alice: Reader, ids: list[str]) -> None:
-    """This holds even if no event came in the first stream: its start has an event id."""
-    async with listening(server.app, alice) as stream:
-        place = stream.parser.last_id
-    await publish(server, "d")
-    async with listening(server.app, alice, {"Last-Event-ID": place}) as stream:
-        assert names(await stream.until("new item in channel")) == ["new item", "new item in channel"]
-
-
 @pytest.mark.parametrize(
     "place", ["1-1", "99999999999999-0", "0", "x" * 10_000, "1-1.1", "-", "+", "$", "1-1\n", "\u00e4", "9" * 400]
 )

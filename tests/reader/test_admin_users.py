@@ -149,13 +149,6 @@ async def test_an_old_sign_in_changes_no_users(admin: ReadingVisitor) -> None:
     assert not later.tree.css(f"form[action^='{USERS}']")
 
 
-async def test_other_users_have_no_such_page(ann: ReadingVisitor) -> None:
-    """The forms are as unknown to them as the pages, with a valid token of their own pages, too."""
-    for action in ("invite", "remove", "restore"):
-        assert (await ann.browser.post(f"{USERS}/{action}", {"name": "bob"})).status in {403, 404}
-    assert [user.name for user in await ann.server.accounts.users()] == ["ann"]
-
-
 QUOTAS = f"{USERS}/bob/quotas"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from microsub.configuration.model import InstanceSettings
-from microsub.reader.looks import InstanceLooks
 from microsub.web.looks import Looks
 from tests.reader.conftest import ADDRESS, ReadingVisitor
 from tests.support.visitor import Shown, Visitor
@@ -125,11 +124,3 @@ async def test_a_choice_lasts_while_backend_json_comes_first(admin: ReadingVisit
     await admin.server.declared.set_instance(InstanceSettings())
     page = await admin.get("/")
     assert (page.tree.css_first(".home").text(), sheet(page)) == ("Other", "654321.css")
-
-
-async def test_only_admins_choose(ann: ReadingVisitor) -> None:
-    """For others there is no such page."""
-    assert (await ann.get(PATH)).status == 404
-    assert (await ann.browser.post(PATH, {"name": "Mine"})).status in {403, 404}
-    looks = InstanceLooks(ann.server.declared, ann.server.effective.everything)
-    assert (await looks.now()).name == "Microsub server"
