@@ -20,7 +20,6 @@ from microsub.feeds.hosts import FEEDS_FOR_A_HOLD, LONGEST_HOLD
 from microsub.polling.plan import (
     Failed,
     FeedAnswered,
-    Gone,
     Outcome,
     PollHistory,
     PollPolicy,
@@ -194,7 +193,7 @@ class _Queue:
         now = begin + 0.1 + 0.4 * rng.random()
         outcome: Outcome
         if status == 410:
-            outcome = Gone("410")
+            outcome = Failed("gone", "410")
         elif status == 503:
             outcome = Failed("throttled", "503", publisher.retry_after(begin))
         else:

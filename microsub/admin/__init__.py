@@ -6,12 +6,12 @@ from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.admin.backup import Facts, restore, save
-    from microsub.admin.check.command import Checking
+    from microsub.admin.check.command import CheckReport, check_store
     from microsub.admin.figures import Figures
     from microsub.admin.follow_repair import FollowRepair
     from microsub.admin.health import Health, HealthReport
     from microsub.admin.hours import HourFigures, Hours
-    from microsub.admin.overview import ServerOverview, unless_away
+    from microsub.admin.overview import ServerState, server_state, unless_away
     from microsub.admin.post_bytes import PostBytes
     from microsub.admin.survey import STATES, FollowedFeed, Survey, followed_feeds
     from microsub.admin.sweep import Sweeping

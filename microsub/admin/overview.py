@@ -41,35 +41,35 @@ class ServerState:
     hours: Sequence[HourFigures]
 
 
-@dataclass(eq=False, repr=False)
-class ServerOverview:
-    """Collects the server's state, by the same criteria as /health. `stages` are the streams whose messages wait."""
+async def server_state(
+    redis: Redis,
+    health: Health,
+    accounts: Accounts,
+    presence: Presence,
+    survey: Survey,
+    hours: Hours,
+    stages: Sequence[str],
+    now: float,
+) -> ServerState:
+    """The state of the server at that Unix time, by the same criteria as /health. Raises StoreError.
 
-    redis: Redis
-    health: Health
-    accounts: Accounts
-    presence: Presence
-    survey: Survey
-    hours: Hours
-    stages: Sequence[str]
-
-    async def look(self, now: float) -> ServerState:
-        """The state of the server at that Unix time. Raises StoreError."""
-        (health, feeds, queues, used), (alive, users, hours) = await asyncio.gather(
-            asyncio.gather(
-                self.health.check(now),
-                unless_away(self.survey.recent(now)),
-                unless_away(backlogs(self.redis, self.stages)),
-                unless_away(memory(self.redis)),
-            ),
-            asyncio.gather(
-                unless_away(self.presence.alive(now)),
-                unless_away(self.accounts.count()),
-                unless_away(self.hours.last(now)),
-            ),
-        )
-        workers = None if alive is None else sum(not name.endswith(TO_COME) for name in alive)
-        return ServerState(health, feeds, used, queues or {}, workers, users, hours or ())
+    `stages` are the streams whose messages wait.
+    """
+    (report, feeds, queues, used), (alive, users, week) = await asyncio.gather(
+        asyncio.gather(
+            health.check(now),
+            unless_away(survey.recent(now)),
+            unless_away(backlogs(redis, stages)),
+            unless_away(memory(redis)),
+        ),
+        asyncio.gather(
+            unless_away(presence.alive(now)),
+            unless_away(accounts.count()),
+            unless_away(hours.last(now)),
+        ),
+    )
+    workers = None if alive is None else sum(not name.endswith(TO_COME) for name in alive)
+    return ServerState(report, feeds, used, queues or {}, workers, users, week or ())
 
 
 async def unless_away(answer: Awaitable[T]) -> T | None:

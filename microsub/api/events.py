@@ -49,7 +49,7 @@ from microsub.timelines import (
 )
 from microsub.web.actions import StreamAction, StreamCall, Table
 from microsub.web.params import Params
-from microsub.web.responses import CORS, Header, StreamReply, client_left
+from microsub.web.responses import CORS, Header, HttpReply, client_left
 
 PING_EVERY = 15.0
 """Seconds of silence after which a client is sent a `ping`; proxies close a silent stream after a minute."""
@@ -267,7 +267,7 @@ class EventActions:
         """The actions by what selects them."""
         return {("GET", "events", ""): StreamAction("read", self.opened)}
 
-    async def opened(self, call: StreamCall) -> StreamReply:
+    async def opened(self, call: StreamCall) -> HttpReply:
         """The stream of the token's user, for all channels or those in `channel`."""
         chosen = call.params.many("channel")
         only = frozenset() if GLOBAL in chosen else frozenset(chosen)
@@ -298,4 +298,4 @@ class EventActions:
                 EVENT_STREAMS.dec()
                 leave()
 
-        return StreamReply(b"", HEADERS, write=write)
+        return HttpReply(b"", HEADERS, write=write)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         NoArticle,
         PageReader,
         Selectors,
-        TriedPage,
     )
 else:
     __getattr__ = lazy_exports(__name__, __file__)

@@ -42,9 +42,9 @@ from microsub.posts import (
     NO_ARTICLES,
     WRITTEN_GUID,
     ArticlesWanted,
-    FullText,
     Items,
     Texts,
+    stored_full_text,
 )
 from microsub.redis.replies import filled
 from microsub.redis.scripts import batches
@@ -99,6 +99,9 @@ class _Post:
     """Whether its full text is marked as automatic; None without a full text."""
 
 
+NO_PAGE = "none of its latest posts is an article with a page of its own"
+
+
 @dataclass(frozen=True, slots=True)
 class NoArticle:
     """Why a page has no article, for people.
@@ -128,14 +131,6 @@ class Selectors(NamedTuple):
 
 
 NO_SELECTORS = Selectors()
-
-
-@dataclass(frozen=True, slots=True)
-class TriedPage:
-    """The newest post of a feed with a page of its own, and the article there."""
-
-    title: str
-    found: Content | NoArticle
 
 
 class PageReader:
@@ -285,12 +280,14 @@ class ArticleStage:
             return None
         return NoArticle(NONE, lasting=True)
 
-    async def try_newest(self, feed: FeedRecord, settings: FollowSettings) -> TriedPage | None:
-        """The article of the newest post with these selectors, which isn't stored; None if no post has a page."""
+    async def try_newest(self, feed: FeedRecord, settings: FollowSettings) -> tuple[str, Content | NoArticle]:
+        """The title of the newest post with a page of its own, and the article there with these selectors.
+
+        Nothing is stored.
+        """
         async for post in self._posts(await self.items.newest(feed.id, LATEST)):
-            found = await self.reader.read(post.link, post.title, feed.url, Selectors.of(settings))
-            return TriedPage(post.title, found)
-        return None
+            return post.title, await self.reader.read(post.link, post.title, feed.url, Selectors.of(settings))
+        return "", NoArticle(NO_PAGE, lasting=False)
 
     async def _choice(self, feed_id: str) -> tuple[FullTextChoice, Selectors]:
         """The strongest choice of the feed's followers, and the selectors if all have the same.
@@ -323,10 +320,9 @@ class ArticleStage:
 
     async def _take(self, post: _Post, article: Content, selectors: Selectors) -> str | None:
         """Store and announce the full text of a post; returns why not, if the feed's text is better."""
-        full = FullText(article.html or "", article.text or "")
-        if not any(selectors) and len(full.text) < len(post.text) * _ENOUGH:
+        if not any(selectors) and len(article.text or "") < len(post.text) * _ENOUGH:
             return "the page has less text than the feed"
-        await self.items.note({post.id: {FULL: full.stored()}})
+        await self.items.note({post.id: {FULL: stored_full_text(article)}})
         await self._announce(post)
         return None
 

@@ -290,10 +290,11 @@ async def _contents(settings: Settings, stores: Stores, user: str, name: str) ->
 
 def _say_edited(edited: Edited, items: Sequence[str], done: str, place: str) -> None:
     """Print the result; exit with code 1 if `place` had none of the items."""
-    if edited.unknown:
-        say(f"not found in {place}: {', '.join(edited.unknown)}", err=True)
-    say(f"{counted(edited.changed, 'item')} {done}")
-    if len(edited.unknown) == len(items):
+    changed, unknown = edited
+    if unknown:
+        say(f"not found in {place}: {', '.join(unknown)}", err=True)
+    say(f"{counted(changed, 'item')} {done}")
+    if len(unknown) == len(items):
         fail("nothing was changed")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from microsub.cli.options import (
     fail,
     json_flag,
     on_stores,
+    print_json,
     print_report,
     run,
     say,
@@ -102,26 +102,10 @@ async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool)
     user can see; in doubt, an item becomes read, not unread. Exit code 1 if errors were found (with --repair: if any
     are left).
     """
-    report = await server.jobs.checking(stores).run(repair=repair)
+    report = await server.jobs.check_store(stores, repair=repair)
     print_report(report, as_json=as_json)
     if not report.is_clean:
         sys.exit(FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class PackReport:
-    """What was packed of each kind."""
-
-    posts: RepackingReport
-    timelines: TimelineRepacking
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {**self.posts.as_dict(), "timelines": self.timelines.as_dict()}
-
-    def as_text(self) -> str:
-        """For people."""
-        return f"{self.posts.as_text()}\n{self.timelines.as_text()}"
 
 
 @click.command(cls=Command)
@@ -142,11 +126,15 @@ def pack(settings: Settings, dry_run: bool, as_json: bool) -> None:
     from microsub.redis.migrations import PACKED, VERSION
     from microsub.server.stores import open_stores
 
-    async def work() -> PackReport:
+    async def work() -> tuple[RepackingReport, TimelineRepacking]:
         async with open_stores(settings, writes=False, oldest=PACKED - 1 if dry_run else VERSION) as stores:
             posts, timelines = server.jobs.repacking(stores), server.jobs.gone_repacking(stores)
             if dry_run:
-                return PackReport(await posts.foresee(), await timelines.foresee())
-            return PackReport(await posts.run(), await timelines.run())
+                return await posts.foresee(), await timelines.foresee()
+            return await posts.run(), await timelines.run()
 
-    print_report(run(work()), as_json=as_json)
+    posts, timelines = run(work())
+    if as_json:
+        print_json({**posts.as_dict(), "timelines": timelines.as_dict()})
+    else:
+        say(f"{posts.as_text()}\n{timelines.as_text()}")

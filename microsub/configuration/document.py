@@ -20,7 +20,7 @@ from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, is_usable, normalise_person, parts_of, without_credentials
 from microsub.configuration import json_text, legacy
 from microsub.configuration.facts import Change, Current, merge
-from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
+from microsub.configuration.json_text import Node, Path, expand, has_variable, show
 from microsub.configuration.legacy import ENDPOINT_UNUSED
 from microsub.configuration.model import (
     NAME,
@@ -57,7 +57,7 @@ class BackendDocument:
     """
 
     file: str
-    source: JsonText
+    source: Node
     raw: Mapping[str, Any]
     backend: Backend
     legacy: bool
@@ -85,7 +85,7 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> BackendReport
     except ConfigError as error:
         return BackendReport(file, (error,), (), None)
     findings = BackendFindings(file, source)
-    document = source.root.value
+    document = source.value
     old = legacy.is_legacy(document)
     raw = legacy.upgrade(document, findings) if old else document
     expanded = expand(raw, environ, lambda path, name: _missing(findings, path if not old else (), name, environ))
@@ -142,7 +142,7 @@ class BackendFindings:
     """Problems and warnings, in the order of the file; `source` has lines and unexpanded text."""
 
     file: str
-    source: JsonText
+    source: Node
     problems: list[tuple[int, ConfigError]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     _seen: set[Path] = field(default_factory=set)
@@ -166,7 +166,7 @@ class BackendFindings:
 
     def written(self, path: Path, value: Any) -> str:
         """The value as written in the file: the name of a variable, never its value."""
-        node = self.source.root
+        node = self.source
         for key in path:
             child = node.items.get(key)
             if child is None:

@@ -566,7 +566,6 @@ def edited(
     going back to an older copy of the file would then disable them; only the admin adds them.
     """
     raw: dict[str, Any] = copy.deepcopy(dict(document.raw))
-    editor = _Editor(forms)
     for name, user in current.users.items():
         declared = document.backend.users.get(name)
         if declared is None and name in current.registered:
@@ -575,90 +574,93 @@ def edited(
         if declared is None:
             users[name] = {"me": escape(user.me)} if user.me else {}
             declared = UserConfig(user.me)
-        editor.user(users[name], declared, user)
+        _edit_user(forms, users[name], declared, user)
     return raw if raw != document.raw else None
 
 
-@dataclass(frozen=True)
-class _Editor:
-    forms: Forms
+def _edit_user(forms: Forms, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
+    if now.me != file.me:
+        raw["me"] = escape(now.me)
+        if not now.me:
+            del raw["me"]
+    if now.admin != file.admin:
+        raw["admin"] = now.admin
+    _edit_rules(forms, raw, file, now)
+    _edit_named(raw, "outputs", file.outputs, now.outputs)
+    _edit_named(raw, "sources", file.sources, now.sources)
+    entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
+    declared, there = file.by_uid(), now.by_uid()
+    for uid, channel in there.items():
+        if uid in declared:
+            _edit_channel(forms, entries[uid], declared[uid], channel)
+        elif uid != NOTIFICATIONS or channel.feeds:
+            entries[uid] = _escaped(encode(channel))
+    order = [uid for uid in declared if uid in there and uid != NOTIFICATIONS]
+    order = permuted(order, [uid for uid in there if uid in declared and uid != NOTIFICATIONS])
+    new = [uid for uid in there if uid in entries and uid not in declared and uid != NOTIFICATIONS]
+    order = inserted(order, [*there], new)
+    if NOTIFICATIONS in entries:
+        # Apps always show it first; its position in the file has no meaning, so it stays.
+        declared_at = next((at for at, each in enumerate(file.channels) if each.uid == NOTIFICATIONS), 0)
+        order.insert(declared_at, NOTIFICATIONS)
+    if order or "channels" in raw:
+        raw["channels"] = [entries[uid] for uid in order]
 
-    def user(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
-        if now.me != file.me:
-            raw["me"] = escape(now.me)
-            if not now.me:
-                del raw["me"]
-        if now.admin != file.admin:
-            raw["admin"] = now.admin
-        self.rules(raw, file, now)
-        self.named(raw, "outputs", file.outputs, now.outputs)
-        self.named(raw, "sources", file.sources, now.sources)
-        entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
-        declared, there = file.by_uid(), now.by_uid()
-        for uid, channel in there.items():
-            if uid in declared:
-                self.channel(entries[uid], declared[uid], channel)
-            elif uid != NOTIFICATIONS or channel.feeds:
-                entries[uid] = _escaped(encode(channel))
-        order = [uid for uid in declared if uid in there and uid != NOTIFICATIONS]
-        order = permuted(order, [uid for uid in there if uid in declared and uid != NOTIFICATIONS])
-        new = [uid for uid in there if uid in entries and uid not in declared and uid != NOTIFICATIONS]
-        order = inserted(order, [*there], new)
-        if NOTIFICATIONS in entries:
-            # Apps always show it first; its position in the file has no meaning, so it stays.
-            declared_at = next((at for at, each in enumerate(file.channels) if each.uid == NOTIFICATIONS), 0)
-            order.insert(declared_at, NOTIFICATIONS)
-        if order or "channels" in raw:
-            raw["channels"] = [entries[uid] for uid in order]
 
-    def channel(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
-        if now.name != file.name and now.uid != NOTIFICATIONS:
-            raw["name"] = escape(now.name)
-        self.feeds(raw, file, now)
-        self.rules(raw, file, now)
-        self.settings(raw, file, now)
+def _edit_channel(forms: Forms, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+    if now.name != file.name and now.uid != NOTIFICATIONS:
+        raw["name"] = escape(now.name)
+    _edit_feeds(forms, raw, file, now)
+    _edit_rules(forms, raw, file, now)
+    _edit_settings(raw, file, now)
 
-    def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
-        there = {self.forms.feed(feed.url): feed for feed in now.feeds}
-        # Several entries may mean the same feed: a page, and the feed that it names. All stay, with their settings.
-        known: dict[str, set[FeedConfig]] = {}
-        for declared in file.feeds:
-            known.setdefault(self.forms.feed(declared.url), set()).add(replace(declared, url=""))
+
+def _edit_feeds(forms: Forms, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+    there = {forms.feed(feed.url): feed for feed in now.feeds}
+    # Several entries may mean the same feed: a page, and the feed that it names. All stay, with their settings.
+    known: dict[str, set[FeedConfig]] = {}
+    for declared in file.feeds:
+        known.setdefault(forms.feed(declared.url), set()).add(replace(declared, url=""))
+    entries = []
+    for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
+        key = forms.feed(declared.url)
+        if key in there:
+            present = replace(there[key], url="")
+            is_said = present in known[key]
+            entries.append(entry if is_said else _changed(entry, declared, replace(present, url=declared.url)))
+    entries += [_escaped(encode(feed)) for key, feed in there.items() if key not in known]
+    if entries != raw.get("feeds", []):
+        raw["feeds"] = entries
+
+
+def _edit_rules(
+    forms: Forms, raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig
+) -> None:
+    for kind in ("mute", "block"):
+        there = {forms.profile(url): url for url in getattr(now, kind)}
         entries = []
-        for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
-            key = self.forms.feed(declared.url)
-            if key in there:
-                present = replace(there[key], url="")
-                is_said = present in known[key]
-                entries.append(entry if is_said else _changed(entry, declared, replace(present, url=declared.url)))
-        entries += [_escaped(encode(feed)) for key, feed in there.items() if key not in known]
-        if entries != raw.get("feeds", []):
-            raw["feeds"] = entries
+        for entry, declared in zip(raw.get(kind, ()), getattr(file, kind), strict=True):
+            if there.pop(forms.profile(declared), None) is not None:
+                entries.append(entry)
+        entries += [escape(url) for url in there.values()]
+        if entries != raw.get(kind, []):
+            raw[kind] = entries
 
-    def rules(self, raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig) -> None:
-        for kind in ("mute", "block"):
-            there = {self.forms.profile(url): url for url in getattr(now, kind)}
-            entries = []
-            for entry, declared in zip(raw.get(kind, ()), getattr(file, kind), strict=True):
-                if there.pop(self.forms.profile(declared), None) is not None:
-                    entries.append(entry)
-            entries += [escape(url) for url in there.values()]
-            if entries != raw.get(kind, []):
-                raw[kind] = entries
 
-    def named(self, raw: dict[str, Any], key: str, file: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Output feeds or sources, by name."""
-        for name in file.keys() - now.keys():
-            raw[key].pop(name)
-        for name, said in now.items():
-            if said != file.get(name):
-                entry = raw.setdefault(key, {}).setdefault(name, {})
-                _differences(entry, encode(file[name]) if name in file else {}, encode(said))
+def _edit_named(raw: dict[str, Any], key: str, file: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Output feeds or sources, by name."""
+    for name in file.keys() - now.keys():
+        raw[key].pop(name)
+    for name, said in now.items():
+        if said != file.get(name):
+            entry = raw.setdefault(key, {}).setdefault(name, {})
+            _differences(entry, encode(file[name]) if name in file else {}, encode(said))
 
-    def settings(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
-        before, after = encode(file.settings), encode(now.settings)
-        if before != after:
-            _differences(raw.setdefault("settings", {}), before, after)
+
+def _edit_settings(raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+    before, after = encode(file.settings), encode(now.settings)
+    if before != after:
+        _differences(raw.setdefault("settings", {}), before, after)
 
 
 def _differences(entry: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -36,24 +36,17 @@ _LEVELS = 100
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and its position; `items` are the members of an object or the elements of a list."""
+    """A value and its position in `text`; `items` are the members of an object or the elements of a list."""
 
+    text: str = field(repr=False)
     value: Any
     start: int
     end: int
     items: Mapping[str | int, Node] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class JsonText:
-    """A document as read: its text, its value, and the positions of its parts."""
-
-    text: str
-    root: Node
-
     def line(self, path: Path) -> int:
         """The line (from 1) of the value at `path`, or of its nearest container that exists."""
-        node = self.root
+        node = self
         for key in path:
             child = node.items.get(key)
             if child is None:
@@ -75,7 +68,7 @@ def show(path: Path) -> str:
     return text
 
 
-def read(body: bytes, file: str) -> JsonText:
+def read(body: bytes, file: str) -> Node:
     """Read a document. Raises ConfigError with line and column of invalid JSON or a duplicate key."""
 
     def fault(found: str, expected: str, **place: int) -> ConfigError:
@@ -103,7 +96,7 @@ def read(body: bytes, file: str) -> JsonText:
         raise fault("half of a surrogate pair (\\ud8… to \\udf…)", "complete characters") from None
     except ValueError:  # Python's own limit
         raise fault("a number of more than 4,300 digits", "fewer digits") from None
-    return JsonText(text, root)
+    return root
 
 
 _TWICE = "a second time in one object"
@@ -153,7 +146,7 @@ def _scan(text: str, start: int, level: int = 0) -> tuple[Node, int]:
         raise RecursionError
     if text[start] not in "{[":
         value, end = _DECODER.raw_decode(text, start)
-        return Node(value, start, end), end
+        return Node(text, value, start, end), end
     is_object = text[start] == "{"
     items: dict[str | int, Node] = {}
     position = _skip(text, start + 1)
@@ -170,19 +163,19 @@ def _scan(text: str, start: int, level: int = 0) -> tuple[Node, int]:
         if text[position] == ",":
             position = _skip(text, position + 1)
     values = {key: node.value for key, node in items.items()}
-    return Node(values if is_object else list(values.values()), start, position + 1, items), position + 1
+    return Node(text, values if is_object else list(values.values()), start, position + 1, items), position + 1
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def rewrite(original: JsonText, document: Mapping[str, Any]) -> str:
+def rewrite(original: Node, document: Mapping[str, Any]) -> str:
     """The text of `document`; unchanged parts keep their original text."""
     text = original.text
     indent = re.search(r"\n([ \t]+)\S", text)
     writer = _Writer(text, indent.group(1) if indent else "  ", "\r\n" if "\r\n" in text else "\n")
-    written = writer.value(document, original.root, "")
-    return text[: original.root.start] + written + text[original.root.end :]
+    written = writer.value(document, original, "")
+    return text[: original.start] + written + text[original.end :]
 
 
 @dataclass(frozen=True, slots=True)

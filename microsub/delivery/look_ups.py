@@ -24,12 +24,11 @@ import structlog
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import ParseError, ParserUnavailable
 from microsub.base.locks import KeyedLocks
-from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.base.urls import host_of, mask_credentials, normalise_profile
 from microsub.feeds import Event
 from microsub.fetch import Fetched, Fetching, FetchRequest
-from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
-from microsub.formats.references import AUTHOR_ON, TARGET_ON
+from microsub.formats.lookups import LookUp, completed, lacking
+from microsub.formats.references import LOOKED_UP
 from microsub.formats.wire import dump, from_wire, to_wire
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
@@ -129,8 +128,8 @@ class Completing:
                 said = await self._ask(look_up)
             except ParserUnavailable:
                 return None  # our own fault, so the failure isn't remembered
-        log.debug("looked up", url=mask_credentials(look_up.url), kind=type(look_up).__name__, found=said is not None)
-        if isinstance(look_up, AuthorPage):
+        log.debug("looked up", url=mask_credentials(look_up.url), kind=look_up.kind, found=said is not None)
+        if look_up.kind == "author":
             self._authors[look_up] = self._clock() + (FAILURES_REMEMBERED if said is None else REMEMBERED), said
         return said
 
@@ -139,9 +138,8 @@ class Completing:
         if not isinstance(document, Fetched):
             return None
         try:
-            task = AUTHOR_ON if isinstance(look_up, AuthorPage) else TARGET_ON
-            about = document.final_url, document.content_type, look_up.url
-            return await self._parser.run(task, document.url, document.body, *about, keys=("look-ups",))
+            about = document.final_url, document.content_type, look_up.kind, look_up.url
+            return await self._parser.run(LOOKED_UP, document.url, document.body, *about, keys=("look-ups",))
         except ParseError:
             return None
 
@@ -229,51 +227,43 @@ _PAUSE = 0.005
 """Seconds after each batch, so that Redis has time for users' requests."""
 
 
-@dataclass(eq=False, repr=False)
-class LookUpRetry:
-    """Requests postponed look-ups. Several processes may do it; requesting one twice is harmless."""
+async def retry_look_ups(
+    redis: Redis,
+    items: Items,
+    incomplete: Stream,
+    *,
+    at_once: int = AT_A_ROUND,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> int:
+    """Request postponed look-ups, at most `at_once`; returns their number. Raises StoreError.
 
-    redis: Redis
-    items: Items
-    incomplete: Stream
-    _: KW_ONLY
-    at_once: int = AT_A_ROUND
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-    async def run(self) -> int:
-        """Request postponed look-ups, at most `at_once`; returns their number. Raises StoreError.
-
-        If more are left, the next round continues.
-        """
-        mark = await self.incomplete.left_out()
-        if mark is None or (await self.incomplete.backlog()).messages >= FEW:
-            return 0
-        chosen: list[LookUpLeft] = []
-        is_all = True
-        async for ids in garbage.stored_ids(self.redis):
-            found = await look_ups_of(self.items, [str(item) for item in ids])
-            chosen += [one for one in found if one.asked < MOST_TIMES]
-            if len(chosen) > 2 * self.at_once:
-                is_all = False
-                chosen = _most_urgent(chosen, self.at_once)
-            await self.pause(_PAUSE)
-        wanted = _most_urgent(chosen, self.at_once)
-        is_all = is_all and len(wanted) == len(set(chosen))
-        for start in range(0, len(wanted), _BATCH):
-            batch = wanted[start : start + _BATCH]
-            await self.incomplete.add([one.message.to_fields() for one in batch])
-            # After a crash in between they are requested one time more than noted.
-            await self.items.note({str(one.item): {"asked": one.note} for one in batch})
-            await self.pause(_PAUSE)
-        if is_all:
-            await self.incomplete.made_up(mark)
-        if wanted:
-            log.info("postponed look-ups are queued", posts=len(wanted))
-        return len(wanted)
-
-    async def run_forever(self, pace: RoundTiming = PACE) -> None:
-        """Request postponed look-ups repeatedly, until cancelled."""
-        await run_periodically(lambda _: self.run(), "look_up_retry", pace)
+    If more are left, the next round continues. Several processes may do it; requesting one twice is harmless.
+    """
+    mark = await incomplete.left_out()
+    if mark is None or (await incomplete.backlog()).messages >= FEW:
+        return 0
+    chosen: list[LookUpLeft] = []
+    is_all = True
+    async for ids in garbage.stored_ids(redis):
+        found = await look_ups_of(items, [str(item) for item in ids])
+        chosen += [one for one in found if one.asked < MOST_TIMES]
+        if len(chosen) > 2 * at_once:
+            is_all = False
+            chosen = _most_urgent(chosen, at_once)
+        await pause(_PAUSE)
+    wanted = _most_urgent(chosen, at_once)
+    is_all = is_all and len(wanted) == len(set(chosen))
+    for start in range(0, len(wanted), _BATCH):
+        batch = wanted[start : start + _BATCH]
+        await incomplete.add([one.message.to_fields() for one in batch])
+        # After a crash in between they are requested one time more than noted.
+        await items.note({str(one.item): {"asked": one.note} for one in batch})
+        await pause(_PAUSE)
+    if is_all:
+        await incomplete.made_up(mark)
+    if wanted:
+        log.info("postponed look-ups are queued", posts=len(wanted))
+    return len(wanted)
 
 
 def _most_urgent(found: Sequence[LookUpLeft], most: int) -> list[LookUpLeft]:

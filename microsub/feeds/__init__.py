@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from microsub.feeds.requests import NO_REQUEST_SETTINGS, RequestSettings
     from microsub.feeds.sign_ins import SignIns
     from microsub.feeds.sources import KIND, Source, SourceStore
-    from microsub.feeds.trouble import FeedGone, FeedMoved, FeedUnreadable, Trouble
+    from microsub.feeds.trouble import Trouble
     from microsub.feeds.url_index import all_addresses, forget_gone_addresses
 else:
     __getattr__ = lazy_exports(__name__, __file__)

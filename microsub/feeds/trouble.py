@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class FeedUnreadable:
-    """The feed could not be read since the Unix time `since`; `why` is the last poll's error."""
+class Trouble:
+    """A problem: `unreadable` since a Unix time, with the last error; `gone` (410); or a new address.
 
-    since: float
-    why: str
+    `moved`: the feed redirects there permanently; `replaced`: its own address shows a page that names the new one.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class FeedGone:
-    """The publisher answered 410 Gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedMoved:
-    """The feed redirects permanently to another address, or its own shows a page that names that one (`is_page`)."""
-
-    to: str
-    is_page: bool = False
-
-
-Trouble = FeedUnreadable | FeedGone | FeedMoved
+    kind: Literal["unreadable", "gone", "moved", "replaced"]
+    about: str = ""
+    since: float = 0.0

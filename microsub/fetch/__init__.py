@@ -22,10 +22,10 @@ from microsub.fetch.values import (
     HopError,
     NotModified,
     Reason,
+    RequestFailure,
     Sender,
     Sending,
     SendLimits,
-    SentDocument,
 )
 
 __all__ = [
@@ -48,12 +48,12 @@ __all__ = [
     "IsOurs",
     "NotModified",
     "Reason",
+    "RequestFailure",
     "Resolver",
     "RestingServers",
     "SendLimits",
     "Sender",
     "Sending",
-    "SentDocument",
     "SpacedFetcher",
     "asking_for",
     "holding_for",

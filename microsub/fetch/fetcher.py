@@ -34,7 +34,6 @@ from microsub.fetch.values import (
     NotModified,
     Reason,
     Sending,
-    SentDocument,
 )
 
 T = TypeVar("T")
@@ -220,12 +219,12 @@ class Fetcher:
     def _outgoing(self, sending: Sending, first: HopTarget, target: HopTarget) -> Outgoing:
         agent = headers.user_agent(self._settings.user_agent, self._settings.about, 0)
         fields = headers.of_request(target.authority, agent, sending.accept)
-        body = b""
+        body = sending.body or b""
         if sending.method == "POST":
-            document = sending.document or _as_document(sending)
-            body = document.body
-            fields.append((b"Content-Type", document.content_type.encode("ascii")))
-            fields += [(name.encode("ascii"), value.encode("ascii")) for name, value in document.headers]
+            if sending.body is None:
+                body = urlencode(sending.form or {}, errors="replace").encode("ascii")
+            fields.append((b"Content-Type", sending.content_type.encode("ascii")))
+            fields += [(name.encode("ascii"), value.encode("ascii")) for name, value in sending.headers]
             fields.append((b"Content-Length", str(len(body)).encode("ascii")))
         if sending.bearer is not None:
             if target.origin != first.origin:
@@ -254,14 +253,9 @@ def _target(sending: Sending) -> HopTarget:
         raise HopError("bad_url", "the URL contains a control character")
     if sending.bearer is not None and not _TOKEN.fullmatch(sending.bearer):
         raise HopError("protocol", "invalid token: expected only characters that a header can contain")
-    if (sending.form is not None or sending.document is not None) and sending.method != "POST":
-        raise ValueError("a form or a document needs a POST")
+    if (sending.form is not None or sending.body is not None) and sending.method != "POST":
+        raise ValueError("a form or a body needs a POST")
     return target_of(sending.url)
-
-
-def _as_document(sending: Sending) -> SentDocument:
-    body = urlencode(sending.form or {}, errors="replace").encode("ascii")
-    return SentDocument(body, "application/x-www-form-urlencoded")
 
 
 def _validator(raw: headers.RawHeaders, name: bytes) -> str | None:

@@ -212,21 +212,12 @@ class SendLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class SentDocument:
-    """A body for a recipient that chose the address, with its content type and extra `headers`."""
-
-    body: bytes = field(repr=False)
-    content_type: str
-    headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Sending:
     """One request to an endpoint.
 
-    `form` and `document` are only for POST; `repr` shows neither them nor `bearer`. `in_clear`: nothing in the form is
-    secret, so it may be sent over http. `web_ports`: only ports 80 and 443 are allowed, except in networks that the
-    admin lists.
+    `form`, or else `body` with its `content_type` and extra `headers`, is only for POST; `repr` shows neither them nor
+    `bearer`. `in_clear`: nothing in the form is secret, so it may be sent over http. `web_ports`: only ports 80 and 443
+    are allowed, except in networks that the admin lists.
     """
 
     url: str
@@ -237,7 +228,9 @@ class Sending:
     limits: SendLimits = SendLimits()
     in_clear: bool = False
     web_ports: bool = False
-    document: SentDocument | None = None
+    body: bytes | None = field(default=None, repr=False)
+    content_type: str = "application/x-www-form-urlencoded"
+    headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
 
     @property
     def is_secret(self) -> bool:
@@ -274,6 +267,21 @@ class Answered:
     def content_type(self) -> str | None:
         """The declared type, with its parameters."""
         return self.headers.get("content-type")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailure:
+    """Why a request to another server had no usable result, as a sentence for people; `detail` is for the log.
+
+    `lasting`: a retry would fail too. `ours`: no request was sent, so it doesn't count as a try. `retry_after`: the
+    seconds for which the server wants no requests.
+    """
+
+    why: str
+    lasting: bool = False
+    retry_after: float | None = None
+    ours: bool = False
+    detail: str = ""
 
 
 class Sender(Protocol):

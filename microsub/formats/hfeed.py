@@ -15,7 +15,7 @@ from microsub.formats.dates import as_written, from_text
 from microsub.formats.entry_id import says_no_more
 from microsub.formats.html.trees import MAX_PAGE, MOST_TAGS, too_deep
 from microsub.formats.microformats import Page, author_of, people_on, representative
-from microsub.formats.normalise import RawEntry, RawFeed, finish, shorten
+from microsub.formats.normalise import RawEntry, finish, shorten
 from microsub.model.jf2 import Card, Entry, Feed, Review
 from microsub.parsing.task import Task
 
@@ -31,7 +31,7 @@ _XML = re.compile(r"\A(?:\s*<\?xml[^>]*(?:>|\Z))+")
 _MOST_LINKS = 20
 
 
-def to_jf2(text: str, url: str) -> RawFeed:
+def to_jf2(text: str, url: str) -> tuple[Feed, list[RawEntry]]:
     """Read a page's posts: those of its first h-feed, else its top-level posts.
 
     A page about one post (its permalink, or a fragment that names one) has only that post. Raises ParseError if there
@@ -45,7 +45,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
     if not items and feed is None:
         raise ParseError(url, "this page has microformats, but no posts among them")
     entries = [to_entry(item, feed, page) for item in items]
-    return RawFeed(_feed(feed, page, soup, rels), entries)
+    return _feed(feed, page, soup, rels), entries
 
 
 def read_page(text: str, url: str) -> Page:

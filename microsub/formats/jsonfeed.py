@@ -11,7 +11,7 @@ import orjson
 from microsub.base.errors import ParseError
 from microsub.base.urls import safe_url
 from microsub.formats.dates import from_text
-from microsub.formats.normalise import Newest, RawEntry, RawFeed
+from microsub.formats.normalise import Newest, RawEntry
 from microsub.formats.wire import card_from_wire, podcast_from_wire
 from microsub.formats.xml import media
 from microsub.model.jf2 import Card, Enclosure, Entry, Feed
@@ -25,7 +25,7 @@ MAX_OBJECTS = 100_000
 """Objects and lists in one document, including braces in its texts. Each takes two hundred bytes."""
 
 
-def to_jf2(text: str, url: str) -> RawFeed:
+def to_jf2(text: str, url: str) -> tuple[Feed, list[RawEntry]]:
     """Read a JSON Feed. Raises ParseError for other JSON and for invalid JSON."""
     document = read_object(text, url)
     items = document.get("items")
@@ -52,7 +52,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
     for item in (items or [])[:MAX_ITEMS]:
         if isinstance(item, dict):
             chosen.add(_entry(item, base))
-    return RawFeed(feed, chosen.kept())
+    return feed, chosen.kept()
 
 
 def _is_websub(hub: Node) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from microsub.base.urls import has_credentials, host_of, normalise_url
 from microsub.model.jf2 import Card, Entry
@@ -30,20 +30,14 @@ _SAYS_SOMETHING = ("name", "summary", "content", "photo", "video", "audio")
 
 
 @dataclass(frozen=True, slots=True)
-class AuthorPage:
-    """The page of an entry's author, for a missing name and photo."""
+class LookUp:
+    """A page to look up: the author's, for a missing name and photo; or a target, for the entry's `refs`.
 
+    Targets are those of a reply, like, repost, bookmark, follow or quotation.
+    """
+
+    kind: Literal["author", "target"]
     url: str
-
-
-@dataclass(frozen=True, slots=True)
-class LookUpTarget:
-    """The target of a reply, like, repost, bookmark, follow or quotation, for the entry's `refs`."""
-
-    url: str
-
-
-LookUp = AuthorPage | LookUpTarget
 
 
 def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
@@ -58,13 +52,13 @@ def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
     found: list[LookUp] = []
     author = entry.author
     if author is not None and author.url and not (author.name and author.photo) and is_worth_it(author.url, known):
-        found.append(AuthorPage(author.url))
+        found.append(LookUp("author", author.url))
     places: set[str] = set()
     for url in targets(entry):
         place = normalise_url(url)
         if place not in places and not _says_something(entry.refs.get(url)) and is_worth_it(url, known):
             places.add(place)
-            found.append(LookUpTarget(url))
+            found.append(LookUp("target", url))
         if len(places) == MAX_TARGETS:
             break
     return tuple(found)
@@ -85,11 +79,11 @@ def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:
     author, refs = entry.author, dict(entry.refs)
     for look_up in lacking(entry):
         answer = found.get(look_up)
-        match look_up, answer:
-            case AuthorPage(), Card() if author is not None:
+        match look_up.kind, answer:
+            case "author", Card() if author is not None:
                 author = replace(author, name=author.name or answer.name, photo=author.photo or answer.photo)
-            case LookUpTarget(url), Card() | Entry():
-                refs[url] = _filled(refs.get(url), answer)
+            case "target", Card() | Entry():
+                refs[look_up.url] = _filled(refs.get(look_up.url), answer)
     # The same object if nothing was found, so that callers that compare by identity needn't write it again.
     return entry if author == entry.author and refs == entry.refs else replace(entry, author=author, refs=refs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import html as entities
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from itertools import accumulate
@@ -75,14 +75,6 @@ class RawEntry:
     is_cut: bool = False
 
 
-@dataclass(slots=True)
-class RawFeed:
-    """A document before cleaning."""
-
-    feed: Feed
-    entries: list[RawEntry]
-
-
 T = TypeVar("T")
 
 
@@ -129,14 +121,14 @@ class Newest(Generic[T]):
             heapq.heappushpop(self._dated, (moment.timestamp(), -place, entry))
 
 
-def normalise(raw: RawFeed) -> Feed:
+def normalise(feed: Feed, entries: Sequence[RawEntry]) -> Feed:
     """The finished feed. Raises ParseError for a feed without entries and name, which can't be followed."""
-    work = Finishing(raw)
-    entries = []
+    work = Finishing(feed, entries)
+    finished = []
     for entry in work.entries:
         work.shorten(entry)
-        entries.append(work.finish(entry))
-    return replace(work.head, entries=tuple(entries))
+        finished.append(work.finish(entry))
+    return replace(work.head, entries=tuple(finished))
 
 
 class Finishing:
@@ -146,12 +138,11 @@ class Finishing:
     without entries, `surroundings` everything in it that affects the entries.
     """
 
-    def __init__(self, raw: RawFeed) -> None:
+    def __init__(self, feed: Feed, entries: Sequence[RawEntry]) -> None:
         """Raises ParseError for a feed without entries and name, which can't be followed."""
-        feed = raw.feed
-        if not raw.entries and not feed.name and not feed.home:
+        if not entries and not feed.name and not feed.home:
             raise ParseError(feed.url, "there is no feed in this document")
-        self.entries = _newest(entry for entry in raw.entries if _is_post(entry))
+        self.entries = _newest(entry for entry in entries if _is_post(entry))
         names = {raw_entry.entry.author.name for raw_entry in self.entries if raw_entry.entry.author}
         self._fallback = _feed_author(feed)
         # If the feed names its author, an author with another name is a guest.

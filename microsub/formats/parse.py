@@ -29,7 +29,7 @@ from microsub.base.errors import ParseError
 from microsub.formats import hfeed, jsonfeed
 from microsub.formats.encoding import DocumentText, after_prologue
 from microsub.formats.entry_id import GUID_DIGEST, guid_digest, identities, identity
-from microsub.formats.normalise import Finishing, RawFeed, body_size, normalise
+from microsub.formats.normalise import Finishing, RawEntry, body_size, normalise
 from microsub.formats.xml import syndication
 from microsub.model.jf2 import Entry, Feed
 from microsub.parsing.task import Task
@@ -56,7 +56,7 @@ def parse(body: bytes, url: str, content_type: str | None) -> Feed:
     with as_parse_error(url):
         document = DocumentText(body, content_type)
         del body  # frees the memory after its last use, unless the caller keeps it
-        return normalise(read_raw(document, url, content_type))
+        return normalise(*read_raw(document, url, content_type))
 
 
 PARSE = Task(parse)
@@ -73,7 +73,7 @@ def as_parse_error(url: str) -> Iterator[None]:
         raise ParseError(url, f"the document can't be read ({type(error).__name__})") from error
 
 
-def read_raw(document: DocumentText, url: str, content_type: str | None) -> RawFeed:
+def read_raw(document: DocumentText, url: str, content_type: str | None) -> tuple[Feed, list[RawEntry]]:
     """Read a document before any cleaning. Raises ParseError if it isn't a feed, and anything else."""
     if len(document) > LARGE and sniff(next(document.pieces()), content_type) == "syndication":
         return syndication.to_jf2(document.pieces, url)
@@ -143,7 +143,7 @@ def reread(body: bytes, url: str, content_type: str | None, source: str, fingerp
     with as_parse_error(url):
         document = DocumentText(body, content_type)
         del body  # as in `parse`
-        work = Finishing(read_raw(document, url, content_type))
+        work = Finishing(*read_raw(document, url, content_type))
         return _read(work, _context(work, source), {} if fingerprints is None else _unpacked(fingerprints))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Literal
 
 from microsub.base.errors import ParseError
 from microsub.base.urls import host_of, normalise_profile, normalise_url, safe_url
@@ -20,7 +21,7 @@ from microsub.formats.entry_id import fold, post_type
 from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import MAX_PAGE, base_of, tree_of
-from microsub.formats.lookups import AuthorPage, LookUp, LookUpTarget
+from microsub.formats.lookups import LookUp
 from microsub.formats.microformats import Page, representative
 from microsub.formats.normalise import RawEntry, finish
 from microsub.formats.parse import sniff
@@ -49,7 +50,7 @@ def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> 
         text = decode(body[: 2 * MAX_PAGE], content_type)
         if sniff(text, content_type) != "html":
             return None
-        if isinstance(look_up, AuthorPage):
+        if look_up.kind == "author":
             return _author(text, look_up.url, url)
         return _reference(text, look_up.url, url)
     except Exception:
@@ -57,18 +58,14 @@ def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> 
         return None
 
 
-def author_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
-    """`answer` for an author's page."""
-    return answer(AuthorPage(asked), body, url, content_type)
+def looked_up(
+    body: bytes, url: str, content_type: str | None, kind: Literal["author", "target"], asked: str
+) -> Card | Entry | None:
+    """`answer` for the look-up of that kind of the page `asked`."""
+    return answer(LookUp(kind, asked), body, url, content_type)
 
 
-def target_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
-    """`answer` for the target of an entry."""
-    return answer(LookUpTarget(asked), body, url, content_type)
-
-
-AUTHOR_ON = Task(author_on)
-TARGET_ON = Task(target_on)
+LOOKED_UP = Task(looked_up)
 
 
 def _author(text: str, asked: str, url: str) -> Card | None:
@@ -119,13 +116,13 @@ def post_on(text: str, asked: str, url: str) -> Entry | None:
         return None
     anchor = asked.partition("#")[2]
     try:
-        raw = hfeed.to_jf2(text, f"{url.partition('#')[0]}#{anchor}" if anchor else url)
+        feed, entries = hfeed.to_jf2(text, f"{url.partition('#')[0]}#{anchor}" if anchor else url)
     except ParseError:
         return None
-    chosen = _the_one(raw.entries, {normalise_url(asked), normalise_url(url)}, url)
+    chosen = _the_one(entries, {normalise_url(asked), normalise_url(url)}, url)
     if chosen is None:
         return None
-    author = chosen.entry.author or raw.feed.author
+    author = chosen.entry.author or feed.author
     if author is None and (name := _Head(text, url).author()):
         author = Card(name=name)
     return finish(chosen, author)

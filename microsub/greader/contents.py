@@ -38,14 +38,6 @@ class NativeFeed:
     labels: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class NativeFeeds:
-    """The followed feeds of a user in the order of the channels; `by_id` also has the ids of feeds they replaced."""
-
-    listed: tuple[NativeFeed, ...]
-    by_id: Mapping[str, NativeFeed]
-
-
 class NativeContents:
     """The followed feeds of users, and their items as native apps read them.
 
@@ -68,8 +60,13 @@ class NativeContents:
         self._translated = translated
         self._base = base
 
-    async def followed(self, user: str, channels: Sequence[Channel]) -> NativeFeeds:
-        """The followed feeds. One round trip."""
+    async def followed(
+        self, user: str, channels: Sequence[Channel]
+    ) -> tuple[Mapping[str, NativeFeed], Mapping[str, NativeFeed]]:
+        """The followed feeds in the order of the channels; and with the ids of feeds that they replaced.
+
+        One round trip.
+        """
         uids = [channel.uid for channel in channels]
         everywhere, former = await asyncio.gather(
             self._channels.subscriptions_of(user, uids), self._channels.former_feeds(user)
@@ -80,13 +77,12 @@ class NativeContents:
             for one in subscriptions:
                 known = found.setdefault(one.feed, NativeFeed(one))
                 known.labels += [labels[uid]] if uid in labels else []
-        return NativeFeeds(tuple(found.values()), with_replaced(found, former))
+        return found, with_replaced(found, former)
 
-    async def subscriptions(self, feeds: NativeFeeds) -> list[dict[str, Any]]:
+    async def subscriptions(self, feeds: Mapping[str, NativeFeed]) -> list[dict[str, Any]]:
         """The feeds as the list of subscriptions has them. One round trip."""
-        ids = [one.subscription.feed for one in feeds.listed]
-        described = await self._feeds.descriptions(ids, ("title", "home", "photo", ICON))
-        return [self._subscription(one, *own) for one, own in zip(feeds.listed, described, strict=True)]
+        described = await self._feeds.descriptions([*feeds], ("title", "home", "photo", ICON))
+        return [self._subscription(one, *own) for one, own in zip(feeds.values(), described, strict=True)]
 
     def _subscription(self, feed: NativeFeed, title: str, home: str, photo: str, icon: str) -> dict[str, Any]:
         """Every value is a text, none of the addresses empty.
@@ -122,10 +118,12 @@ class NativeContents:
         """Those of the items that the user's channels show, each with its JSON, in that order."""
         if not ids:
             return
-        feeds, number = await asyncio.gather(self.followed(user, channels), self._channels.number_of_names(user))
+        (feeds, by_id), number = await asyncio.gather(
+            self.followed(user, channels), self._channels.number_of_names(user)
+        )
         listed = [*await self.subscriptions(feeds), self.others(language)]
         origins = {one["id"]: {"streamId": one["id"], **{name: one[name] for name in _OF_ORIGIN}} for one in listed}
-        by_feed = {feed: origins[f"feed/{one.subscription.id}"] for feed, one in feeds.by_id.items()}
+        by_feed = {feed: origins[f"feed/{one.subscription.id}"] for feed, one in by_id.items()}
         for some in batches(ids):
             places, tags = await self._tagged(user, channels, some)
             left = [item for item in some if item in tags and item in places]

@@ -86,9 +86,9 @@ class NativeMarks:
         before = None if text is None else microseconds(text) + 1
         name = call.params.need("s", "the stream to mark")  # a request that was cut mustn't mark everything
         query = StreamQuery(stream_of(name), _ALL, before=before, without=(_READ,))
-        page = await self.streams.page(call.user, call.channels, query, call.now)
-        if page.rows:
-            await self._read_state.mark(call.user, GLOBAL, [row.id for row in page.rows], "read", call.now)
+        rows, _ = await self.streams.page(call.user, call.channels, query, call.now)
+        if rows:
+            await self._read_state.mark(call.user, GLOBAL, [row.id for row in rows], "read", call.now)
         return OK
 
     async def _take_off(self, user: str, uid: str, uids: Sequence[str], ids: Sequence[str], now: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.greader.streams import Streams
@@ -12,15 +11,6 @@ from microsub.timelines import ArrivalQuery, ReaderViews, places_of
 
 _STEP = 1000
 _MOST_USERS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Examined:
-    """What was seen of a user: the followed feeds, the last position, and one of the items, if there was any."""
-
-    followed: frozenset[str]
-    position: int = 0
-    item: str = ""
 
 
 class OtherItems:
@@ -34,17 +24,18 @@ class OtherItems:
         self._redis = redis
         self._reading = reading
         self._streams = streams
-        self._known: BoundedCache[str, _Examined] = BoundedCache(_MOST_USERS)
+        self._known: BoundedCache[str, tuple[frozenset[str], int, str]] = BoundedCache(_MOST_USERS)
+        """The followed feeds that were seen, the last position, and one of the items, if there was any."""
 
     async def exist(self, user: str, uids: Sequence[str], followed: frozenset[str], now: float) -> bool:
         """Whether the user's channels `uids` show an item of another feed; `followed` includes replaced ones."""
-        known = self._known.get(user) or _Examined(followed)
-        if known.item:
-            is_there = bool(await places_of(self._redis, user, [known.item]))
-            if is_there and await self._first_of([known.item], followed):
+        earlier, position, known = self._known.get(user) or (followed, 0, "")
+        if known:
+            is_there = bool(await places_of(self._redis, user, [known]))
+            if is_there and await self._first_of([known], followed):
                 return True
-            known = _Examined(followed)
-        left, position = sorted(known.followed - followed), known.position
+            earlier, position = followed, 0
+        left = sorted(earlier - followed)
         places = await self._streams.places_in(user, uids, left) if left else {}
         item = next(iter(places), "")
         more: int | None = position
@@ -53,7 +44,7 @@ class OtherItems:
             rows, more = await self._streams.piece(user, asked, now, states=False)
             item = await self._first_of([row.id for row in rows], followed)
             position = rows[-1].position if rows else position
-        self._known[user] = _Examined(followed, position, item)
+        self._known[user] = followed, position, item
         return bool(item)
 
     async def _first_of(self, ids: Sequence[str], followed: frozenset[str]) -> str:

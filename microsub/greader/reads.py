@@ -26,11 +26,11 @@ from microsub.greader.ids import (
     streams_of,
 )
 from microsub.greader.others import OtherItems
-from microsub.greader.streams import StreamPage, StreamQuery, Streams, label_names
+from microsub.greader.streams import StreamQuery, Streams, label_names
 from microsub.greader.turns import UserTurns
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches
-from microsub.timelines import ReaderViews, unread_by_channel
+from microsub.timelines import Arrival, ReaderViews, unread_by_channel
 from microsub.web.responses import CORS, HttpReply
 
 MOST_IDS = 200_000
@@ -80,11 +80,11 @@ class NativeReading:
 
     async def subscriptions(self, call: NativeCall) -> HttpReply:
         """The followed feeds, and the one of items of feeds that aren't followed, if there are any."""
-        followed = await self._contents.followed(call.user, call.channels)
+        followed, by_id = await self._contents.followed(call.user, call.channels)
         uids = [channel.uid for channel in call.channels]
         listed, has_others = await asyncio.gather(
             self._contents.subscriptions(followed),
-            self._others.exist(call.user, uids, frozenset(followed.by_id), call.now),
+            self._others.exist(call.user, uids, frozenset(by_id), call.now),
         )
         if has_others:
             listed.append(self._contents.others(call.language))
@@ -94,12 +94,12 @@ class NativeReading:
         """The unread items of each feed and label, and of all, each item counted once; without those that have none."""
         user, labels = call.user, label_names(call.channels)
         uids = [channel.uid for channel in call.channels]
-        (places, members), followed = await asyncio.gather(
+        (places, members), (_, by_id) = await asyncio.gather(
             unread_by_channel(self._redis, user, uids), self._contents.followed(user, call.channels)
         )
         listed = {READING_LIST: [*places], **{LABEL + name: members[uid] for name, uid in labels.items()}}
-        for feed, items in (await self._reading.by_feed(places.keys(), [*followed.by_id])).items():
-            name = followed.by_id[feed].subscription.id if feed in followed.by_id else OTHER
+        for feed, items in (await self._reading.by_feed(places.keys(), [*by_id])).items():
+            name = by_id[feed].subscription.id if feed in by_id else OTHER
             listed.setdefault(f"feed/{name}", []).extend(items)
         counts = [
             {"id": name, "count": len(items), "newestItemTimestampUsec": str(max(map(places.__getitem__, items)))}
@@ -111,16 +111,17 @@ class NativeReading:
     async def ids(self, call: NativeCall) -> HttpReply:
         """The ids of a stream's items, and nothing else of them: Readrops refuses more."""
         query = query_of(call, count(call.params.text("n"), USUAL_IDS, MOST_IDS))
-        page = await self._page(call, query)
+        rows, more = await self._page(call, query)
         refs = []
-        for some in batches(page.rows, _IDS):
+        for some in batches(rows, _IDS):
             refs.append(",".join([f'{{"id":"{decimal(row.id)}"}}' for row in some]).encode())
             await asyncio.sleep(0)  # others' requests, which 200,000 ids would delay by half a second
-        return json_reply(b'{"itemRefs":[%b]%b}' % (b",".join(refs), _more(query, page.more)))
+        return json_reply(b'{"itemRefs":[%b]%b}' % (b",".join(refs), _more(query, more)))
 
     async def number(self, call: NativeCall) -> HttpReply:
         """The number of a stream's items."""
-        return text_reply(str(len((await self._page(call, query_of(call, MOST_IDS))).rows)))
+        rows, _ = await self._page(call, query_of(call, MOST_IDS))
+        return text_reply(str(len(rows)))
 
     async def page(self, call: NativeCall) -> HttpReply:
         """A stream with its contents. A page of many large items ends earlier than asked for."""
@@ -137,11 +138,10 @@ class NativeReading:
     async def _filled(self, call: NativeCall, body: bytearray) -> bytes:
         """Append the contents of a stream's page; returns its continuation."""
         query = query_of(call, count(call.params.text("n"), USUAL_CONTENTS, MOST_CONTENTS))
-        page = await self._page(call, query)
-        places = {row.id: row.position for row in page.rows}
+        rows, more = await self._page(call, query)
+        places = {row.id: row.position for row in rows}
         last = await self._fitting(call, list(places), body)
-        more = places[last] if last and (page.more is not None or last != page.rows[-1].id) else page.more
-        return _more(query, more)
+        return _more(query, places[last] if last and (more is not None or last != rows[-1].id) else more)
 
     async def _fitting(self, call: NativeCall, ids: Sequence[str], body: bytearray) -> str:
         """Append the contents of the items, and `_BETWEEN`.
@@ -168,7 +168,7 @@ class NativeReading:
         await self._fitting(call, items_of(named), body)
         return _closed(body, b"")
 
-    async def _page(self, call: NativeCall, query: StreamQuery) -> StreamPage:
+    async def _page(self, call: NativeCall, query: StreamQuery) -> tuple[list[Arrival], int | None]:
         return await self._streams.page(call.user, call.channels, query, call.now)
 
 

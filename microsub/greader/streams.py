@@ -53,14 +53,6 @@ class StreamQuery:
     without: tuple[StreamName, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPage:
-    """Items of a stream, and the position after which it continues, None at its end."""
-
-    rows: Sequence[Arrival]
-    more: int | None = None
-
-
 @dataclass(slots=True)
 class _Selection:
     """The meaning of a query for this user: states, channels by uid, and feeds, each with those that it replaced.
@@ -140,15 +132,19 @@ class Streams:
         self._items = items
         self._events = events
 
-    async def page(self, user: str, channels: Sequence[Channel], query: StreamQuery, now: float) -> StreamPage:
-        """A full page of a stream, unless it ends before; `channels` are the user's.
+    async def page(
+        self, user: str, channels: Sequence[Channel], query: StreamQuery, now: float
+    ) -> tuple[list[Arrival], int | None]:
+        """A full page of a stream, unless it ends before, and the position after which it continues, None at its end.
+
+        `channels` are the user's.
 
         A stream with a set of its own is read from it, so that a feed of ten items costs no walk past all others.
         """
         uids = [channel.uid for channel in channels]
         chosen = await self._selection(user, label_names(channels), query)
         if chosen.is_empty:
-            return StreamPage(())
+            return [], None
         is_walk = not chosen.is_small or (query.since and await count_since(self._redis, user, query.since) <= _STEP)
         if is_walk:
             found = await self._from_arrivals(user, query, chosen, now)
@@ -157,7 +153,7 @@ class Streams:
         if query.since:
             found += await self._edited(user, uids, query, chosen)
             found.sort(key=_place, reverse=not query.oldest_first)
-        return StreamPage(found[: query.count], found[query.count - 1].position if len(found) > query.count else None)
+        return found[: query.count], found[query.count - 1].position if len(found) > query.count else None
 
     async def _from_arrivals(self, user: str, query: StreamQuery, chosen: _Selection, now: float) -> list[Arrival]:
         """Walk the order of arrival."""

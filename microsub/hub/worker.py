@@ -23,7 +23,7 @@ from microsub.base.errors import NotFound
 from microsub.base.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
-from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument
+from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits
 from microsub.hub.store import CLAIM, HubStore, KnownSubscription, TopicChanges, hub_calendar
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest, after_failure, verified
 from microsub.work import CalendarWork, Claim, Lanes
@@ -284,8 +284,16 @@ class HubWorker(CalendarWork):
         links = f'<{self._topics.hub}>; rel="hub", <{document.address}>; rel="self"'
         signature = held.signature(document.body)
         headers = [("Link", links), *([("X-Hub-Signature", signature)] if signature else [])]
-        sent = SentDocument(document.body, document.content_type, headers)
-        return Sending(held.callback, "POST", document=sent, accept="*/*", limits=DELIVERING, web_ports=True)
+        return Sending(
+            held.callback,
+            "POST",
+            body=document.body,
+            content_type=document.content_type,
+            headers=headers,
+            accept="*/*",
+            limits=DELIVERING,
+            web_ports=True,
+        )
 
     async def _deny(self, known: KnownSubscription, held: HubSubscription) -> float | None:
         """Notify the subscriber once that the topic has ended, and forget the subscription (5.2)."""

@@ -44,7 +44,7 @@ from microsub.base.identifiers import same_me
 from microsub.base.rate_limits import network_of, wide_network_of
 from microsub.base.urls import mask_credentials
 from microsub.configuration.model import IdentitySettings
-from microsub.fetch import Answered, FetchFailed, Sender, Sending
+from microsub.fetch import Answered, FetchFailed, RequestFailure, Sender, Sending
 from microsub.identity.limits import PROFILE_RECENT, REFUSED_TOKEN
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.documents import TokenAnswer, read_check, read_introspection
@@ -78,24 +78,10 @@ class OtherUsersToken:
     me: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """The check had no result.
-
-    `wait` is the number of seconds for which the provider wants no requests; `lasting`: the problem isn't temporary,
-    since no provider could be asked.
-
-    `why` is shown to the sender of the token, which may be anybody, so it contains no address: strangers must not learn
-    users' pages and servers. `detail` is for the log.
-    """
-
-    why: str
-    wait: int | None = None
-    lasting: bool = False
-    detail: str = ""
-
-
-TokenVerdict = Vouched | Denied | OtherUsersToken | NoAnswer
+TokenVerdict = Vouched | Denied | OtherUsersToken | RequestFailure
+"""A failed check's reason goes to the sender of the token, who may be anybody, so it has no address of a user's page or
+server: strangers must not learn them.
+"""
 
 
 _Endpoints = tuple[str | None, str | None]
@@ -121,13 +107,13 @@ class Introspection:
             async with asyncio.timeout(SECONDS):
                 return await self._ask(who, token, now)
         except TimeoutError:
-            return NoAnswer(f"no answer after {SECONDS:g} s")
+            return RequestFailure(f"no answer after {SECONDS:g} s")
         except ProfileUnreachable as error:
-            return NoAnswer("the user's page, or what it names, can't be reached", detail=str(error))
+            return RequestFailure("the user's page, or what it names, can't be reached", detail=str(error))
         except ParserUnavailable as error:
-            return NoAnswer(str(error))
+            return RequestFailure(str(error))
         except (ProfileError, InvalidRequest) as error:
-            return NoAnswer(_NOBODY, lasting=True, detail=str(error))
+            return RequestFailure(_NOBODY, lasting=True, detail=str(error))
 
     async def _ask(self, who: Principal, token: str, now: float) -> TokenVerdict:
         if not who.me:
@@ -147,9 +133,11 @@ class Introspection:
             said = await self._answer_of(_endpoints(newer), token, now)
         return self._about(who, newer, said, now)
 
-    def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | NoAnswer, now: float) -> TokenVerdict:
+    def _about(
+        self, who: Principal, profile: Profile | None, said: TokenAnswer | RequestFailure, now: float
+    ) -> TokenVerdict:
         """The meaning of the provider's response for this user."""
-        if isinstance(said, NoAnswer):
+        if isinstance(said, RequestFailure):
             return said
         if not said.active or said.me is None:
             return Denied(_REFUSED)
@@ -157,7 +145,7 @@ class Introspection:
             return OtherUsersToken(said.me)
         return Vouched(understood(said.scopes), said.client or "", now, said.expires)
 
-    async def _answer_of(self, endpoints: _Endpoints, token: str, now: float) -> TokenAnswer | NoAnswer:
+    async def _answer_of(self, endpoints: _Endpoints, token: str, now: float) -> TokenAnswer | RequestFailure:
         introspection, check = endpoints
         refused: TokenAnswer | None = None
         if introspection is not None:
@@ -166,7 +154,7 @@ class Introspection:
             sending = Sending(introspection, method="POST", form={"token": token}, bearer=token)
             answer = await self._sender.send(sending)
             if isinstance(answer, FetchFailed):
-                return NoAnswer("the server can't be reached", detail=answer.detail)
+                return RequestFailure("the server can't be reached", detail=answer.detail)
             if answer.status == 200:
                 return self._read(answer, now, is_introspection=True)
             if answer.status not in _TRY_OTHERWISE:
@@ -175,32 +163,34 @@ class Introspection:
                 # The refused bearer may be the token itself, or our authentication.
                 refused = TokenAnswer(active=False)
         if check is None:
-            return refused or NoAnswer("the user's page names no server that checks tokens", lasting=True)
+            return refused or RequestFailure("the user's page names no server that checks tokens", lasting=True)
         return await self._checked(check, token, now, refused)
 
-    async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | NoAnswer:
+    async def _checked(
+        self, url: str, token: str, now: float, refused: TokenAnswer | None
+    ) -> TokenAnswer | RequestFailure:
         """The older check; `refused` is the result of introspection, returned if there is no older check."""
         if self._is_own(url):
             return TokenAnswer(active=False)
         answer = await self._sender.send(Sending(url, bearer=token, accept="application/json"))
         if isinstance(answer, FetchFailed):
-            return NoAnswer("the server can't be reached", detail=answer.detail)
+            return RequestFailure("the server can't be reached", detail=answer.detail)
         if answer.status == 200:
             return self._read(answer, now, is_introspection=False)
         if answer.status in _NO:
             return TokenAnswer(active=False)
         if answer.status in _NOT_CHECKED:
-            return refused or NoAnswer("the user's provider has no way to check tokens", lasting=True)
+            return refused or RequestFailure("the user's provider has no way to check tokens", lasting=True)
         return _no_answer(answer)
 
-    def _read(self, answer: Answered, now: float, *, is_introspection: bool) -> TokenAnswer | NoAnswer:
+    def _read(self, answer: Answered, now: float, *, is_introspection: bool) -> TokenAnswer | RequestFailure:
         url = answer.final_url
         try:
             if is_introspection:
                 return read_introspection(answer.body, url, now=now, private=self._private)
             return read_check(answer.body, url, answer.content_type, now=now, private=self._private)
         except ParseError as error:
-            return NoAnswer("the answer can't be used", detail=error.detail)
+            return RequestFailure("the answer can't be used", detail=error.detail)
 
     def _is_own(self, url: str) -> bool:
         return self._own is not None and url.startswith(self._own)
@@ -215,10 +205,10 @@ def _endpoints(profile: Profile) -> _Endpoints:
     return profile.introspection_endpoint, profile.token_endpoint
 
 
-def _no_answer(answer: Answered) -> NoAnswer:
+def _no_answer(answer: Answered) -> RequestFailure:
     wait = answer.headers.get("retry-after", "")
     seconds = min(int(wait), _LONGEST_WAIT) if wait.isascii() and wait.isdigit() and len(wait) < 10 else None
-    return NoAnswer(f"the server answered {answer.status}", seconds)
+    return RequestFailure(f"the server answered {answer.status}", retry_after=seconds)
 
 
 log = structlog.get_logger(__name__)
@@ -308,7 +298,7 @@ class ForeignTokenCheck:
                 await self.tokens.refuse(credential, _ANOTHER, REFUSED_TOKEN)
                 _count("somebody_else", credential.user, me=mask_credentials(said.me))
                 raise _another(credential.user)
-            case NoAnswer():
+            case RequestFailure():
                 return await self._without(credential, known_token.vouched, said, now)
 
     async def _remember(self, credential: Credential, principal: Principal, said: Vouched) -> Grant:
@@ -322,7 +312,9 @@ class ForeignTokenCheck:
         _count("valid", credential.user, client=mask_credentials(said.client), scope=" ".join(sorted(said.scopes)))
         return Grant(credential.user, said.scopes)
 
-    async def _without(self, credential: Credential, vouched: Vouched | None, said: NoAnswer, now: float) -> Grant:
+    async def _without(
+        self, credential: Credential, vouched: Vouched | None, said: RequestFailure, now: float
+    ) -> Grant:
         """Handle a provider that couldn't be asked."""
         settings = await self._settings()
         until = None if vouched is None else grace_until(vouched, settings, now, _WHILE_KNOWN)
@@ -333,7 +325,7 @@ class ForeignTokenCheck:
             await self.tokens.refuse(credential, _INVALID, REFUSED_TOKEN)
             _count("invalid", credential.user, why=said.detail or said.why)
             raise Unauthorized(f"the token is unknown here, and no provider can be asked about it: {said.why}")
-        wait = max(_AGAIN, said.wait or 0)
+        wait = max(_AGAIN, int(said.retry_after or 0))
         await self.tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
         _count("unavailable", credential.user, why=said.detail or said.why)
         raise ProviderUnavailable(said.why, wait)

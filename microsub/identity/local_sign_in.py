@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.accounts import (
+    ATTEMPTS,
     PASSKEY_CHALLENGE,
     Accounts,
+    AttemptCounts,
     InvitationSpent,
     LocalCredentials,
     Sessions,
@@ -48,9 +50,8 @@ from microsub.identity.limits import (
     TURN_OF_WIDE_NETWORK,
     TURNS_OF_NETWORK,
 )
-from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
+from microsub.identity.passkeys import PasskeyMessage, Passkeys
 from microsub.identity.passwords import BUSY_SECONDS, Hasher, Passwords
-from microsub.redis.attempts import ATTEMPTS, AttemptCounts
 from microsub.redis.protocol import Redis
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class LocalSignIn:
             raise NotRecognised(N_("The name or password is incorrect."))
         return _recognised(user, found, "with a password")
 
-    async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
+    async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyMessage:
         """The passkey options for a visitor who isn't recognised yet.
 
         Raises TooManyRequests, NotImplementedHere.
@@ -120,7 +121,7 @@ class LocalSignIn:
         await self._attempts.begin_challenge(where.address, now)
         return await self.passkeys.ask_to_use(base)
 
-    async def by_passkey(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> SignedInPerson:
+    async def by_passkey(self, base: str, answered: PasskeyMessage, where: SignInOrigin, now: float) -> SignedInPerson:
         """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
         user = await self._passkey_of(base, answered, where, now)
         return _recognised(user, await self._accounts.user(user), "with a passkey")
@@ -152,7 +153,7 @@ class LocalSignIn:
         await self.sessions.confirm(user, session)
 
     async def confirm_by_passkey(
-        self, base: str, user: str, session: str, answered: PasskeyAnswer, where: SignInOrigin, now: float
+        self, base: str, user: str, session: str, answered: PasskeyMessage, where: SignInOrigin, now: float
     ) -> None:
         """Confirm it by a passkey of that user. Raises NotRecognised, TooManyRequests."""
         if await self._passkey_of(base, answered, where, now) != user:
@@ -189,11 +190,11 @@ class LocalSignIn:
         await self.set_password(user, password, now, invitation=code)
         return user
 
-    async def begin_chosen_passkey(self, base: str, code: str) -> PasskeyQuestion:
+    async def begin_chosen_passkey(self, base: str, code: str) -> PasskeyMessage:
         """Begin to create a passkey for the user whom the code invites. Raises InvalidRequest."""
         return await self.passkeys.ask_to_make(base, await self.invited(code))
 
-    async def choose_passkey(self, base: str, code: str, answered: PasskeyAnswer, name: str, now: float) -> str:
+    async def choose_passkey(self, base: str, code: str, answered: PasskeyMessage, name: str, now: float) -> str:
         """Store the passkey created for `begin_chosen_passkey`, which uses up the code; returns the user.
 
         Raises InvalidRequest.
@@ -267,7 +268,7 @@ class LocalSignIn:
             log.info("a password was wrong", address=network_of(address), known_browser=bool(device))
         return right
 
-    async def _passkey_of(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> str:
+    async def _passkey_of(self, base: str, answered: PasskeyMessage, where: SignInOrigin, now: float) -> str:
         async with self._turn(where.address):
             with _paused_counted("passkey"):
                 attempt = await self._attempts.begin_anonymous(where.address, now)

@@ -110,19 +110,11 @@ def _decode(text: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class PasskeyQuestion:
-    """`options` for `navigator.credentials`, and a secret that comes back with the answer."""
-
-    options: Mapping[str, Any]
-    secret: str
-
-
-@dataclass(frozen=True, slots=True)
-class PasskeyAnswer:
-    """The secret of `PasskeyQuestion`, and the answer of `navigator.credentials` as JSON."""
+class PasskeyMessage:
+    """The options for `navigator.credentials`, or its answer, as JSON; an answer has the secret of its options."""
 
     secret: str
-    answer: Mapping[str, Any]
+    content: Mapping[str, Any]
 
 
 class Passkeys:
@@ -131,7 +123,7 @@ class Passkeys:
     def __init__(self, store: LocalCredentials) -> None:
         self._store = store
 
-    async def ask_to_make(self, base: str, user: str) -> PasskeyQuestion:
+    async def ask_to_make(self, base: str, user: str) -> PasskeyMessage:
         """Begin to create a passkey of the user, who has been recognised.
 
         Raises NotFound, NotImplementedHere.
@@ -146,7 +138,7 @@ class Passkeys:
         self,
         base: str,
         user: str,
-        answered: PasskeyAnswer,
+        answered: PasskeyMessage,
         name: str,
         now: float,
         *,
@@ -161,30 +153,30 @@ class Passkeys:
         asked_of, challenge = await self._asked("make", answered.secret)
         if asked_of != user:
             raise PasskeyRefused(N_("the passkey's response came too late or twice"))
-        passkey = identity.attested(party, challenge, answered.answer, name, now)
+        passkey = identity.attested(party, challenge, answered.content, name, now)
         await self._store.add_passkey(user, passkey, invitation=invitation)
         return passkey
 
-    async def ask_to_use(self, base: str, user: str = "") -> PasskeyQuestion:
+    async def ask_to_use(self, base: str, user: str = "") -> PasskeyMessage:
         """Begin to recognise any user, or a certain one. Raises NotImplementedHere."""
         party, challenge = _party(base), secrets.token_bytes(32)
         held = (await self._store.overview(user))[1] if user else ()
         return await self._question("use", challenge, user, request_options(party, challenge, [one.id for one in held]))
 
-    async def use(self, base: str, answered: PasskeyAnswer, now: float) -> str:
+    async def use(self, base: str, answered: PasskeyMessage, now: float) -> str:
         """The user whose passkey answered `ask_to_use`. Raises PasskeyRefused.
 
         The caller counts attempts.
         """
         party = _party(base)
         asked_of, challenge = await self._asked("use", answered.secret)
-        id_, handle = identity.presented_credential(answered.answer)
+        id_, handle = identity.presented_credential(answered.content)
         # If a certain user was asked for, an authenticator may omit the handle.
         user = await self._store.user_of(handle) if handle else asked_of
         passkey = await self._store.passkey(user, id_) if user and asked_of in ("", user) else None
         if not user or passkey is None:
             raise PasskeyRefused(N_("unknown passkey"))
-        count = identity.verified_count(party, challenge, passkey.key, passkey.count, answered.answer)
+        count = identity.verified_count(party, challenge, passkey.key, passkey.count, answered.content)
         if not await self._store.change_passkey(user, passkey, replace(passkey, count=count, used=now)):
             raise PasskeyRefused(N_("this passkey was used or removed at the same time"))
         return user
@@ -195,9 +187,9 @@ class Passkeys:
         passkey = await self._store.passkey(user, credential_id)
         return passkey is not None and await self._store.change_passkey(user, passkey, replace(passkey, name=name))
 
-    async def _question(self, what: str, challenge: bytes, user: str, options: Mapping[str, Any]) -> PasskeyQuestion:
+    async def _question(self, what: str, challenge: bytes, user: str, options: Mapping[str, Any]) -> PasskeyMessage:
         about = {"what": what, "challenge": base64url(challenge), "user": user}
-        return PasskeyQuestion(options, await self._store.begin_ceremony(about))
+        return PasskeyMessage(await self._store.begin_ceremony(about), options)
 
     async def _asked(self, what: str, secret: str) -> tuple[str, bytes]:
         """The user who was asked, empty for any, and the challenge; valid once.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from microsub.base.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable
@@ -43,40 +43,27 @@ _NO_SERVER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
-    """Addresses that the page's owner claims, by redirects and by `rel=me`. `me` is the last of the `names`.
-
-    `moved_to` is the target of permanent redirects to another host, which is a hint and not an identity; all `names`
-    are canonical.
-    """
-
-    me: str
-    names: frozenset[str]
-    moved_to: str | None = None
-    me_links: tuple[str, ...] = ()
-
-    @property
-    def others(self) -> frozenset[str]:
-        """The claimed addresses other than these names."""
-        return frozenset({*self.me_links, self.moved_to or self.me}) - self.names
-
-
-@dataclass(frozen=True, slots=True)
 class Profile:
     """The facts about a person from their page. `page` is its address.
 
-    `me`, `names` and `moved_to` are as in `Claims`. `me_links` are the page's `rel=me` links, profiles of the
+    Its redirects give the `names`, all canonical, of which `me` is the last; and `moved_to`, the target of permanent
+    ones to another host, which is a hint and not an identity. `me_links` are the page's `rel=me` links, profiles of the
     same person. `metadata` is set if the page names a server of the newer kind; then the older links of the page are
     ignored.
     """
 
     me: str
     names: frozenset[str]
-    endpoints: Endpoints
-    metadata: ServerMetadata | None
-    page: str
     moved_to: str | None = None
     me_links: tuple[str, ...] = ()
+    endpoints: Endpoints = field(default_factory=Endpoints)
+    metadata: ServerMetadata | None = None
+    page: str = ""
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The claimed addresses other than these names."""
+        return frozenset({*self.me_links, self.moved_to or self.me}) - self.names
 
     @property
     def issuer(self) -> str | None:
@@ -161,14 +148,12 @@ class Profiles:
         address = canonical_me(me, private=self._private)
         return await self._people.get(address, lambda: self._discover(address, max_age), max_age=max_age)
 
-    async def claims(self, me: str) -> Claims:
-        """The addresses claimed by the owner of the page at `me`, fetched now.
-
-        The page need not name a server. Raises InvalidRequest and ProfileError, including ProfileUnreachable, as
-        `discover` does.
+    async def claims(self, me: str) -> Profile:
+        """The profile at `me`, fetched now, without the server's metadata: the page need not name a server.
+        Raises InvalidRequest and ProfileError, including ProfileUnreachable, as
+               `discover` does.
         """
-        _, claims, _ = await self._read(canonical_me(me, private=self._private))
-        return claims
+        return await self._read(canonical_me(me, private=self._private))
 
     async def confirm(self, entered: str, returned: str, *, authorization: str, issuer: str | None = None) -> Profile:
         """The person who signed in, if they entered `entered` and the server returned `returned`.
@@ -196,18 +181,18 @@ class Profiles:
         self._people.forget(canonical_me(me, private=self._private))
 
     async def _discover(self, me: str, max_age: float | None) -> Profile:
-        endpoints, claims, page = await self._read(me)
-        if not endpoints.names_server:
-            raise ProfileError(page, _NO_SERVER)
+        profile = await self._read(me)
+        if not profile.endpoints.names_server:
+            raise ProfileError(profile.page, _NO_SERVER)
         metadata = None
-        if (url := endpoints.metadata) is not None and self._own is not None and is_own(url, self._own):
+        if (url := profile.endpoints.metadata) is not None and self._own is not None and is_own(url, self._own):
             metadata = own_metadata(self._own)
         elif url is not None:
             metadata = await self._servers.get(url, lambda: self._metadata(url), max_age=max_age)
-        return Profile(claims.me, claims.names, endpoints, metadata, page, claims.moved_to, claims.me_links)
+        return replace(profile, metadata=metadata)
 
-    async def _read(self, me: str) -> tuple[Endpoints, Claims, str]:
-        """The links and facts of the page at `me`, and its address. Raises ProfileError."""
+    async def _read(self, me: str) -> Profile:
+        """The facts on the page at `me`. Raises ProfileError."""
         self._parser.warm()
         page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=PAGE))
         shown = mask_credentials(page.final_url)
@@ -219,10 +204,9 @@ class Profiles:
             raise ProfileUnreachable(shown, f"found a page that wasn't read within {_PARSING:g} s") from None
         except ParseError as error:
             raise ProfileError(shown, f"found a page that can't be read: {error.detail}") from None
-        claims = trail_of(me, page.hops, private=self._private)
-        if not _redirects_elsewhere(me, page.hops):
-            claims = replace(claims, me_links=me_links)
-        return endpoints, claims, page.final_url
+        me_links = () if _redirects_elsewhere(me, page.hops) else me_links
+        trail = trail_of(me, page.hops, private=self._private)
+        return replace(trail, me_links=me_links, endpoints=endpoints, page=page.final_url)
 
     async def _metadata(self, url: str) -> ServerMetadata:
         document = await self._ask(Sending(url, limits=_DOCUMENT))
@@ -247,7 +231,7 @@ class Profiles:
         return answer
 
 
-def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Claims:
+def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Profile:
     """The identity according to the redirects of `me` (canonical).
 
     Permanent ones, up to the first other one, give names on the same host, and a hint on others. `www.` doesn't make
@@ -265,7 +249,7 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Claims:
             names.append(there)
         else:
             moved = there
-    return Claims(names[-1], frozenset(names), moved)
+    return Profile(names[-1], frozenset(names), moved)
 
 
 def _redirects_elsewhere(me: str, hops: Sequence[Hop]) -> bool:

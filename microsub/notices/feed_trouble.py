@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from microsub.base.digests import short_digest
 from microsub.base.errors import NotFound
 from microsub.base.urls import has_credentials, mask_credentials
-from microsub.feeds import FeedGone, FeedMoved, FeedUnreadable, Trouble
 from microsub.formats.html.sanitise import text_to_html
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import NOTIFICATIONS
 
 if TYPE_CHECKING:
-    from microsub.feeds import FeedRecord, Feeds
+    from microsub.feeds import FeedRecord, Feeds, Trouble
     from microsub.model.settings import SettingsOf
     from microsub.notices.notifications import Notifications
 
@@ -47,13 +46,13 @@ async def notify_followers(
 
 
 def _guid(feed: FeedRecord, trouble: Trouble) -> str:
-    match trouble:
-        case FeedUnreadable(since):
-            return f"unreadable:{feed.id}:{since:.0f}"
-        case FeedGone():
+    match trouble.kind:
+        case "unreadable":
+            return f"unreadable:{feed.id}:{trouble.since:.0f}"
+        case "gone":
             return f"gone:{feed.id}:{feed.last_success or 0:.0f}"
-        case FeedMoved(to):
-            return f"moved:{feed.id}:{short_digest(to.encode())}"
+        case "moved" | "replaced":
+            return f"moved:{feed.id}:{short_digest(trouble.about.encode())}"
 
 
 def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
@@ -61,26 +60,26 @@ def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
     address = mask_credentials(feed.url)
     name = feed.title or address
     called = f"“{name}” ({address})" if feed.title else address
-    match trouble:
-        case FeedUnreadable(since, why):
-            day = datetime.fromtimestamp(since, UTC)
+    match trouble.kind:
+        case "unreadable":
+            day = datetime.fromtimestamp(trouble.since, UTC)
             headline = f"{name} can't be read"
             text = (
-                f"{called} could not be read since {day:%-d %B %Y}. Last error: {why}. It is tried again once a "
-                "day. Its earlier posts remain."
+                f"{called} could not be read since {day:%-d %B %Y}. Last error: {trouble.about}. It is tried again "
+                "once a day. Its earlier posts remain."
             )
-        case FeedGone():
+        case "gone":
             headline = f"{name} is gone"
             text = (
                 f"{called} is gone: its publisher answers 410 Gone. It is no longer polled. Its earlier posts remain. "
                 "There is no need to follow it any longer."
             )
-        case FeedMoved(to, is_page):
+        case "moved" | "replaced":
             headline = f"{name} has moved"
-            why = " Its former address shows a page that names the new one." if is_page else ""
+            why = " Its former address shows a page that names the new one." if trouble.kind == "replaced" else ""
             text = (
-                f"{called} has moved to {mask_credentials(to)} permanently.{why} It is polled there from now on. "
-                "There is nothing to do."
+                f"{called} has moved to {mask_credentials(trouble.about)} permanently.{why} It is polled there from "
+                "now on. There is nothing to do."
             )
     home = feed.home or (feed.url if not has_credentials(feed.url) else None)
     author = Card(name=feed.title, url=home, photo=feed.photo)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -90,13 +90,8 @@ FillTimelines = Callable[[str, str, float], Awaitable[object]]
 
 log = structlog.get_logger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Edited:
-    """How many items of an output feed changed, and which ids aren't items of the user or of the feed."""
-
-    changed: int
-    unknown: tuple[str, ...] = ()
+Edited = tuple[int, tuple[str, ...]]
+"""How many items of an output feed changed, and which ids aren't items of the user or of the feed."""
 
 
 class OutputContents:
@@ -146,7 +141,7 @@ class OutputContents:
         feed = await self._store.get(user, name)
         there = await self._store.among(feed, list(dict.fromkeys(ids)))
         changed = await self._store.edit(feed, "remove", dict.fromkeys(there, PostVersion()), now)
-        return Edited(changed, tuple(item for item in dict.fromkeys(ids) if item not in there))
+        return changed, tuple(item for item in dict.fromkeys(ids) if item not in there)
 
     async def _publish(
         self, user: str, name: str, ids: Sequence[str], action: str, now: float, picked: Sequence[str] = ()
@@ -156,7 +151,7 @@ class OutputContents:
         known = {*picked, *await self._store.in_channels(user, distinct), *await self._store.among(feed, distinct)}
         versions = await self._wanted([item for item in distinct if item in known])
         changed = await self._store.edit(feed, action, versions, now, most=await self._room(user))
-        return Edited(changed, tuple(item for item in distinct if item not in versions))
+        return changed, tuple(item for item in distinct if item not in versions)
 
     async def _wanted(self, ids: Sequence[str]) -> dict[str, PostVersion]:
         """The versions of the stored items among these, which the sweep spares from now on."""

@@ -58,13 +58,8 @@ NOT_MOVED: Mapping[str, str | None] = dict.fromkeys(("moved_to", "moved_seen", "
 _AS_NEW = _UNREAD | {**NOT_MOVED} | dict.fromkeys(("interval", "gap", "last_change", "answers"))
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """The host where a feed is polled from now on; `merged_into` is the feed that replaced it."""
-
-    host: str
-    merged_into: str | None = None
-
+Moved = tuple[str, str | None]
+"""The host where a feed is polled from now on, and the feed that it was merged into, if it was."""
 
 DeliverTo = Callable[[str, str, str, Sequence[TimelineItem], float], Awaitable[None]]
 """User, channel uid, feed id, items, Unix time: adds the items to that timeline."""
@@ -90,12 +85,12 @@ class Mover:
             if is_settled(feed) and normalise_profile(feed.url) != normalise_profile(url):
                 fields[MOVED_FROM] = feed.extra.get(MOVED_FROM, feed.url)
             await self.feeds.update(feed.id, fields)
-            return Moved(host_of(canonical_feed_url(url)))
+            return host_of(canonical_feed_url(url)), None
         known = await self.feeds.ensure(url, now)
         if known.gone:
-            return Moved(host_of(feed.url))  # its redirect still leads to new posts, the other feed doesn't
+            return host_of(feed.url), None  # its redirect still leads to new posts, the other feed doesn't
         await self._merge(feed, known, now)
-        return Moved(host_of(feed.url), known.id)
+        return host_of(feed.url), known.id
 
     async def to_successor(self, feed: FeedRecord, url: str, now: float) -> Moved | None:
         """Move `feed`, whose address shows a page, to the feed at `url` that the page names; None if that is gone."""
@@ -140,7 +135,7 @@ class Mover:
         if known is None or known.gone or known.last_success is None:
             return None
         await self._merge(feed, known, now)
-        return Moved(host_of(feed.url), known.id)
+        return host_of(feed.url), known.id
 
     async def _merge(self, feed: FeedRecord, owner: FeedRecord, now: float) -> None:
         """Make all followers of `feed` follow `owner`.

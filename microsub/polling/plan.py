@@ -26,8 +26,6 @@ from microsub.configuration.model import InstanceSettings
 from microsub.feeds import (
     LONGEST_HOLD,
     NO_REQUEST_SETTINGS,
-    FeedGone,
-    FeedUnreadable,
     RequestSettings,
     Trouble,
     push_health,
@@ -151,7 +149,10 @@ class FeedAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No document; `retry_after`: the requested pause, in seconds; `seconds` as in `FeedAnswered`."""
+    """No document, for a reason: `gone` (410) means that the publisher wants no further requests.
+
+    `retry_after`: the requested pause, in seconds; `seconds` as in `FeedAnswered`.
+    """
 
     reason: str
     detail: str
@@ -159,14 +160,7 @@ class Failed:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """410: the publisher wants no further requests."""
-
-    detail: str
-
-
-Outcome = FeedAnswered | Failed | Gone
+Outcome = FeedAnswered | Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +196,7 @@ def plan_next(
     if history.last_change is not None and history.last_change > now:
         history = replace(history, last_change=now)  # a clock was ahead at that time
     match outcome:
-        case Gone():
+        case Failed(reason="gone"):
             return PollPlan(None, history.interval, history.gap, history.last_change, history.failures + 1)
         case Failed():
             return _after_failure(history, outcome, now, random, policy)
@@ -358,8 +352,8 @@ def fields_of(
             fields |= {"last_success": _text(now), "last_error": None, "last_error_at": None}
         case Failed():
             fields |= {"last_error": f"{outcome.reason}: {outcome.detail}", "last_error_at": _text(now)}
-        case Gone():
-            fields |= {"last_error": f"gone: {outcome.detail}", "last_error_at": _text(now), "gone": "1"}
+            if outcome.reason == "gone":
+                fields["gone"] = "1"
     if move is not None:
         fields |= {
             "moved_to": move.moved_to,
@@ -377,19 +371,19 @@ LASTING_FAILURES = 8
 def trouble_of(feed: FeedRecord, outcome: Outcome, failures: int, now: float) -> Trouble | None:
     """The trouble to report to followers after a poll; None if there is none, or it was reported."""
     match outcome:
-        case Gone():
-            return FeedGone()
+        case Failed(reason="gone"):
+            return Trouble("gone")
         case Failed(detail=why):
             since = feed.last_success or feed.created or now
             lasts = failures >= LASTING_FAILURES and now - since >= LASTING
-            return FeedUnreadable(since, why) if lasts and feed.extra.get("notified") != _text(since) else None
+            return Trouble("unreadable", why, since) if lasts and feed.extra.get("notified") != _text(since) else None
         case FeedAnswered():
             return None
 
 
 def notified(trouble: Trouble) -> dict[str, str | None]:
     """The fields that remember a notice, so that it isn't repeated with each poll."""
-    return {"notified": _text(trouble.since)} if isinstance(trouble, FeedUnreadable) else {}
+    return {"notified": _text(trouble.since)} if trouble.kind == "unreadable" else {}
 
 
 def _text(number: float | None) -> str | None:

@@ -21,7 +21,7 @@ from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped, 
 from microsub.base.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.base.urls import host_of, mask_credentials
 from microsub.configuration.model import InstanceSettings, default_settings
-from microsub.feeds import NEVER_POLLED, UNANNOUNCED, FeedMoved, RequestSettings, answered, describe, held_until
+from microsub.feeds import NEVER_POLLED, UNANNOUNCED, RequestSettings, Trouble, answered, describe, held_until
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.formats.feed_links import BETTER_FEEDS, NAMED_IN_HEAD, FeedLink, feeds_by_address
 from microsub.polling.move import MOST_MOVED, NOT_MOVED, instead_of_failure, instead_of_page, successor_of
@@ -30,7 +30,6 @@ from microsub.polling.plan import (
     PAGE_MOVE_SECONDS,
     Failed,
     FeedAnswered,
-    Gone,
     Outcome,
     PollPlan,
     fields_of,
@@ -47,7 +46,7 @@ from microsub.posts import POSTS_IN, EntriesFound, Ingested, PostsRead
 from microsub.work import Message
 
 if TYPE_CHECKING:
-    from microsub.feeds import Events, FeedRecord, Feeds, Trouble
+    from microsub.feeds import Events, FeedRecord, Feeds
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.polling.move import Moved, Mover
@@ -220,7 +219,7 @@ class Poller:
             case FetchFailed() if left := await self._pass_on(due, reply):
                 return left
             case FetchFailed(reason="gone"):
-                return await self._settle(due, Gone(reply.detail), {}, None)
+                return await self._settle(due, Failed("gone", reply.detail), {}, None)
             case FetchFailed(forbidden=True) if self.on_refused is not None:
                 return self._refused(due.feed, reply.detail)
             case FetchFailed(refused=True, retry_after=None) if left := await self._go_over(
@@ -341,12 +340,12 @@ class Poller:
 
     async def _passed(self, due: FeedDue, moved: Moved) -> PollResult:
         """The end of a poll after which another feed, or another address, is followed."""
-        feed, now = due.feed, self.clock()
+        feed, (host, merged_into) = due.feed, moved
         POLLS.labels("moved").inc()
-        if not moved.merged_into:
-            return PollResult(feed.id, "moved", now, moved.host)
+        if not merged_into:
+            return PollResult(feed.id, "moved", self.clock(), host)
         await self.feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
-        return PollResult(feed.id, "moved", None, moved.host)
+        return PollResult(feed.id, "moved", None, host)
 
     async def _store(
         self, feed: FeedRecord, read: PostsRead, now: float, *, mostly_new: bool, users: frozenset[str]
@@ -442,12 +441,12 @@ class Poller:
             await self.on_answered(feed, result.new if history.push else 0)
         if move is not None and move.move and move.moved_to is not None and self.mover is not None:
             if self.on_trouble is not None:
-                await self.on_trouble(feed, FeedMoved(move.moved_to, is_page=is_page))
+                await self.on_trouble(feed, Trouble("replaced" if is_page else "moved", move.moved_to))
             if is_page:
                 left = await self.mover.to_successor(feed, move.moved_to, now)
                 return result if left is None else await self._passed(due, left)
-            moved = await self.mover.move(feed, move.moved_to, now)
-            return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
+            host, merged_into = await self.mover.move(feed, move.moved_to, now)
+            return replace(result, host=host, next_poll=None if merged_into else result.next_poll)
         return replace(result, ended=tuple(replies[len(last) :]) or None)
 
     async def _named(self, due: FeedDue, document: Fetched, parsed: PostsRead | ParseError) -> list[FeedLink]:
@@ -482,8 +481,6 @@ def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> P
     match outcome:
         case FeedAnswered():
             return PollResult(feed.id, label, plan.next_poll, host, outcome.new, outcome.updated)
-        case Gone():
-            return PollResult(feed.id, "gone", None, host, detail=outcome.detail)
         case Failed():
             return PollResult(
                 feed.id, outcome.reason, plan.next_poll, host, detail=outcome.detail, hold_until=plan.hold_until

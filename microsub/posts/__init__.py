@@ -6,7 +6,7 @@ from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.posts.entries import POSTS_IN, PostsRead, content_hash, items_to_store, scores_of, settled
-    from microsub.posts.full_text import AUTOMATIC, FULL, FULL_OF, FullText, Texts
+    from microsub.posts.full_text import AUTOMATIC, FULL, FULL_OF, Texts, stored_full_text
     from microsub.posts.garbage import Candidate, newest_id, stored_ids, without_item
     from microsub.posts.imported import COPY, Imported
     from microsub.posts.ingest import (

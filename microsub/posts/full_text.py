@@ -5,13 +5,13 @@ It is a field of the item of its own, so an edit of the feed never changes it. E
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
 import orjson
 
 from microsub.formats.wire import dump
+from microsub.model.jf2 import Content
 from microsub.posts.packing import packed
 
 FULL = "Full"
@@ -27,16 +27,9 @@ _LARGEST_ITEM = 3 * 1024 * 1024
 """Bytes of an item with its full text, so that apps are never sent much more than for an item of a feed."""
 
 
-@dataclass(frozen=True, slots=True)
-class FullText:
-    """An article as HTML, which is sanitised, and as text."""
-
-    html: str
-    text: str
-
-    def stored(self) -> bytes:
-        """The value of the field."""
-        return packed(dump({"html": self.html, "text": self.text}))
+def stored_full_text(article: Content) -> bytes:
+    """The value of the field `FULL` for an article whose HTML is sanitised."""
+    return packed(dump({"html": article.html or "", "text": article.text or ""}))
 
 
 class Texts(NamedTuple):

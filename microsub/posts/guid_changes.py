@@ -69,22 +69,6 @@ class _Post:
     own: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """The title and text of a post."""
-
-    name: str = ""
-    body: str = ""
-
-    @classmethod
-    def of(cls, data: bytes) -> _Text:
-        """The title and text in a post's JSON. Raises ValueError if it is corrupt."""
-        wire = orjson.loads(data)
-        content = wire.get("content") or {}
-        return cls(wire.get("name", ""), content.get("text") or content.get("html") or wire.get("summary") or "")
-
-
-_NONE = _Text()
 _Pair = tuple[ItemToStore, _Post]
 _Key = TypeVar("_Key", bound=Hashable)
 _One = TypeVar("_One")
@@ -240,7 +224,8 @@ class _Texts:
     def __init__(self, items: Items) -> None:
         self._items = items
         self._room = COMPARED
-        self._known: dict[str, _Text] = {}
+        self._known: dict[str, tuple[str, str]] = {}
+        """Title and text, by the id of a post or the guid of an entry."""
 
     async def read(self, posts: Sequence[_Post]) -> None:
         """Read the texts of these posts while there is room; corrupt ones have no text."""
@@ -251,40 +236,44 @@ class _Texts:
             for post, data in zip(some, stored, strict=True):
                 self._room -= len(data or b"")
                 if self._room >= 0:
-                    self._known[post.id] = self._of(data or b"")
+                    self._known[post.id] = _title_and_text(data or b"")
 
     def title(self, post: ItemToStore | _Post) -> str:
         """The letters and digits of a title; '' for a post whose text wasn't read."""
-        return _letters(self._text(post).name)
+        return _letters(self._text(post)[0])
 
     def letters(self, post: ItemToStore | _Post) -> str:
         """Those of the beginning of a text, which stay when markup and quotation marks change."""
-        return _letters(self._text(post).body)
+        return _letters(self._text(post)[1])
 
     def are_one(self, one: ItemToStore, post: _Post) -> bool:
         """Whether an entry and a post with the same link have the same text, or the same title and time."""
-        new, old = self._text(one), self._text(post)
-        if abs(one.score - post.score) < 1 and (name := fold(new.name)) and name == fold(old.name):
+        (title, text), (former_title, former_text) = self._text(one), self._text(post)
+        if abs(one.score - post.score) < 1 and (folded := fold(title)) and folded == fold(former_title):
             return True
-        return bool(body := fold(new.body)) and body == fold(old.body)
+        return bool(folded := fold(text)) and folded == fold(former_text)
 
     def are_similar(self, one: ItemToStore, post: _Post) -> bool:
         """Whether one of the two texts is the other one, or contains it, as the text of a teaser does."""
         short, long = sorted((self.letters(one), self.letters(post)), key=len)
         return len(short) >= _LETTERS and short in long
 
-    def _text(self, post: ItemToStore | _Post) -> _Text:
+    def _text(self, post: ItemToStore | _Post) -> tuple[str, str]:
         if isinstance(post, _Post):
-            return self._known.get(post.id, _NONE)
+            return self._known.get(post.id, ("", ""))
         key = f" {post.guid}"
         if key not in self._known:
-            self._known[key] = self._of(post.wire)
+            self._known[key] = _title_and_text(post.wire)
         return self._known[key]
 
-    def _of(self, data: bytes) -> _Text:
-        with suppress(ValueError):
-            return _Text.of(data)
-        return _NONE
+
+def _title_and_text(data: bytes) -> tuple[str, str]:
+    """The title and text in a post's JSON; empty if it is corrupt."""
+    with suppress(ValueError):
+        wire = orjson.loads(data)
+        content = wire.get("content") or {}
+        return wire.get("name", ""), content.get("text") or content.get("html") or wire.get("summary") or ""
+    return "", ""
 
 
 def _looks(post: ItemToStore | _Post, link: str) -> tuple[str, str, int]:

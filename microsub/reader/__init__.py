@@ -9,7 +9,6 @@ from microsub.reader.channels.pages import CHANNELS
 from microsub.reader.follow.pages import FOLLOW
 from microsub.reader.settings.menu import SETTINGS
 from microsub.web.pages import N_
-from microsub.web.visit import NavigationLink
 
 FOLDERS = tuple(
     Path(__file__).parent / name
@@ -18,10 +17,10 @@ FOLDERS = tuple(
 """Templates, static files and texts, see `web.pages`."""
 
 NAVIGATION = (
-    NavigationLink("/", N_("Reading")),
-    NavigationLink(FOLLOW, N_("Following")),
-    NavigationLink(CHANNELS, N_("Channels")),
-    NavigationLink(SETTINGS, N_("Settings")),
-    NavigationLink(ADMIN, N_("Administration"), for_admins=True),
+    ("/", N_("Reading"), False),
+    (FOLLOW, N_("Following"), False),
+    (CHANNELS, N_("Channels"), False),
+    (SETTINGS, N_("Settings"), False),
+    (ADMIN, N_("Administration"), True),
 )
-"""The links in the header of all pages."""
+"""The links in the header of all pages for signed-in users: path, text, and whether only admins see it."""

@@ -165,6 +165,6 @@ def follow_repair(stores: Stores) -> admin.FollowRepair:
     )
 
 
-def checking(stores: Stores) -> admin.Checking:
-    """The check of all invariants, and their repair."""
-    return admin.Checking(stores.redis, follow_repair(stores), clock=stores.clock)
+async def check_store(stores: Stores, *, repair: bool) -> admin.CheckReport:
+    """Check all invariants, and `repair` what can be repaired."""
+    return await admin.check_store(stores.redis, follow_repair(stores), repair=repair, clock=stores.clock)

@@ -7,7 +7,7 @@ from microsub.formats.chapters import CHAPTERS_IN
 from microsub.formats.feed_links import BETTER_FEEDS, DISCOVER, FORWARDED, NAMED_IN_HEAD
 from microsub.formats.hfeed import POSTED_ENTRY
 from microsub.formats.parse import PARSE
-from microsub.formats.references import AUTHOR_ON, TARGET_ON
+from microsub.formats.references import LOOKED_UP
 from microsub.identity.protocol.clients import READ_CLIENT
 from microsub.identity.protocol.links import EXAMINED, PROFILE_LINKS
 from microsub.parsing.task import AnyTask
@@ -19,7 +19,7 @@ from microsub.webmention.source import MENTION_IN
 
 TASKS: tuple[AnyTask, ...] = (
     *(PARSE, POSTS_IN, DISCOVER, BETTER_FEEDS, NAMED_IN_HEAD, FORWARDED, PROFILE_IN),
-    *(AUTHOR_ON, TARGET_ON, MENTION_IN, POSTED_ENTRY, ARTICLE_IN, ICONS_ON, CHAPTERS_IN),
+    *(LOOKED_UP, MENTION_IN, POSTED_ENTRY, ARTICLE_IN, ICONS_ON, CHAPTERS_IN),
     *(PROFILE_LINKS, READ_CLIENT, EXAMINED),
     *(READ_LIST, EXPORTED_POSTS, POSTS_OF_READER, OLD_POST),
 )

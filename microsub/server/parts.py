@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from microsub.accounts import (
     Activity,
     ActivityNotes,
+    AttemptCounts,
     ForeignTokens,
     PendingStore,
     RequestRate,
@@ -17,7 +18,7 @@ from microsub.accounts import (
     Sessions,
     UserQuotas,
 )
-from microsub.admin import Figures, Health, Hours, ServerOverview, Survey
+from microsub.admin import Figures, Health, Hours, ServerState, Survey, server_state
 from microsub.articles import ArticleStage, PageReader
 from microsub.backend_file import Configuration
 from microsub.base.settings import Settings
@@ -52,7 +53,6 @@ from microsub.post_store import Posts
 from microsub.posts import Imported
 from microsub.reader.answering.answers import Answers
 from microsub.reader.reading.images import Images
-from microsub.redis.attempts import AttemptCounts
 from microsub.search import IndexReader, PostSearch
 from microsub.server.jobs import STAGES, article_stage, figures, letter_retry, store_of_posts, survey
 from microsub.server.stores import (
@@ -365,11 +365,11 @@ class WebParts:
         return survey(self.stores)
 
     @cached_property
-    def overview(self) -> ServerOverview:
+    def overview(self) -> Callable[[float], Awaitable[ServerState]]:
         """The figures on the first page for admins."""
         stores, hours = self.stores, Hours(self.stores.redis)
         parts = (stores.redis, self.health, stores.accounts, stores.presence, self.survey, hours, STAGES)
-        return ServerOverview(*parts)
+        return partial(server_state, *parts)
 
     @cached_property
     def polls(self) -> PollOnRequest:

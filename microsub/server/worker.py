@@ -12,7 +12,7 @@ from microsub.accounts import Activity, Sessions
 from microsub.admin import Hours
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.settings import Settings
-from microsub.delivery import LookUpRetry, Reminder
+from microsub.delivery import Reminder, retry_look_ups
 from microsub.fetch import HostPace, Sender
 from microsub.hub import HubWorker
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
@@ -188,12 +188,13 @@ def upkeep(
     Only reminding remembers its last round, so each worker has its own.
     """
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
+    postponed = stores.redis, stores.items, Stream(stores.redis, "incomplete")
     return {
         "retention": retention(settings, stores).run_forever(),
         "follow_repair": follow_repair(stores).run_forever(),
         "daily": run_daily(stores.redis, daily_jobs(settings, stores, subscriber, verifier)),
         "reminding": Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), stores.events).run_forever(),
-        "look_up_retry": LookUpRetry(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_forever(pace),
+        "look_up_retry": run_periodically(lambda _: retry_look_ups(*postponed), "look_up_retry", pace),
         "figures": figures(stores).publish_forever(Hours(stores.redis)),
         "survey": survey(stores).run_forever(pace),
         **({"search": follower(settings, stores).run_forever()} if can_search(settings) else {}),

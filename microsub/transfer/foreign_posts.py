@@ -131,7 +131,7 @@ def _text(text: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ReaderPost:
-    """A post of another reader: its id there, its feed's address ('' if unknown), its state.
+    """A post of another reader, or of the older server: its id there, its feed's address ('' if unknown), its state.
 
     `guid` is its publisher's id, and `digest` the SHA-256 of that, if the file has either.
     """
@@ -140,7 +140,7 @@ class ReaderPost:
     feed: str
     entry: Entry
     read: bool
-    saved: bool
+    saved: bool = False
     guid: str = ""
     digest: str = ""
 

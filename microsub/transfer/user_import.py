@@ -51,10 +51,10 @@ from microsub.posts import (
     FULL_OF,
     OWN,
     WRITTEN_GUID,
-    FullText,
     ItemToStore,
     PostWriter,
     content_hash,
+    stored_full_text,
 )
 from microsub.redis.replies import filled
 from microsub.redis.scan import members_at
@@ -106,29 +106,14 @@ _SHOWN = 200
 _REASONS = frozenset(map(int, Reason))
 
 
-@dataclass(slots=True)
-class _Names:
-    """The objects here for the ids of a file: feeds as records (in a dry run, new ones have no id), posts as item ids,
-    the user's `copies` of these from an earlier import, posts of `no_feed`; its channels, the new ones of
-    them in `made`, its output feeds, and its follows. `addresses` has the addresses of each channel's feeds. The posts
-    of `private` feeds are only for the user.
-    """
-
-    feeds: dict[str, FeedRecord] = field(default_factory=dict)
-    private: set[str] = field(default_factory=set)
-    posts: dict[str, str] = field(default_factory=dict)
-    copies: dict[str, str] = field(default_factory=dict)
-    no_feed: set[str] = field(default_factory=set)
-    channels: dict[str, ChannelImport] = field(default_factory=dict)
-    outputs: dict[str, OutputImport] = field(default_factory=dict)
-    follows: list[tuple[str, str]] = field(default_factory=list)
-    addresses: dict[str, dict[str, str]] = field(default_factory=dict)
-    made: int = 0
-
-
 @dataclass(eq=False, repr=False)
 class UserImport:
-    """One import. Times are Unix seconds; `instance` names this server's data."""
+    """One import. Times are Unix seconds; `instance` names this server's data.
+
+    The objects here for the ids of the file: `_feed_of` (in a dry run, new feeds have no id) and `_item_of`; `_copy_of`
+    has the user's copies of posts from an earlier import, `_of_none` the posts of no feed. Posts of `_private` feeds
+    are only for the user. `_feed_at` has the addresses of each channel's feeds, `_made` counts new channels.
+    """
 
     redis: Redis
     accounts: Accounts
@@ -144,7 +129,16 @@ class UserImport:
     people: UserChanges
     parser: ParsePool
     instance: str
-    _names: _Names = field(init=False, default_factory=_Names)
+    _feed_of: dict[str, FeedRecord] = field(init=False, default_factory=dict)
+    _private: set[str] = field(init=False, default_factory=set)
+    _item_of: dict[str, str] = field(init=False, default_factory=dict)
+    _copy_of: dict[str, str] = field(init=False, default_factory=dict)
+    _of_none: set[str] = field(init=False, default_factory=set)
+    _counts: dict[str, ChannelImport] = field(init=False, default_factory=dict)
+    _output_counts: dict[str, OutputImport] = field(init=False, default_factory=dict)
+    _followed: list[tuple[str, str]] = field(init=False, default_factory=list)
+    _feed_at: dict[str, dict[str, str]] = field(init=False, default_factory=dict)
+    _made: int = field(init=False, default=0)
     _there: dict[str, Channel] = field(init=False, default_factory=dict)
     _user: str = field(init=False, default="")
     _now: float = field(init=False, default=0.0)
@@ -213,24 +207,24 @@ class UserImport:
                 await self._reading(record)
             case ExportedFeed():
                 await self._feed(record)
-            case ExportedFollow() if record.channel in self._names.channels:
+            case ExportedFollow() if record.channel in self._counts:
                 await self._follow(record)
-            case ExportedItems() if record.channel in self._names.channels:
+            case ExportedItems() if record.channel in self._counts:
                 await self._timeline(record)
-            case ExportedAbsences() if record.channel in self._names.channels:
+            case ExportedAbsences() if record.channel in self._counts:
                 await self._absences(record)
             case ExportedOutput():
                 await self._output(record)
             case ExportedOutputItems():
                 await self._output_items(record)
-            case ExportedSource() if record.settings["channel"] in self._names.channels:
+            case ExportedSource() if record.settings["channel"] in self._counts:
                 await self._source(record)
 
     async def _channel(self, record: ExportedChannel) -> None:
         own = decode(OwnChannelSettings, record.settings)
         found = self._there.get(record.uid)
         if found is None and record.uid not in BUILT_IN:
-            self._names.made += 1
+            self._made += 1
             if not self._report.dry_run:
                 try:
                     found = await self.channels.create(self._user, adapted(record.name), self._now, record.uid)
@@ -238,7 +232,7 @@ class UserImport:
                     self._report.notes.append(f"channel {record.uid}: {error}; left out")
                     return
         counted = ChannelImport(record.uid, record.name)
-        self._names.channels[record.uid] = counted
+        self._counts[record.uid] = counted
         self._report.channels.append(counted)
         if self._report.dry_run or found is None:
             return
@@ -269,7 +263,7 @@ class UserImport:
         if record.display and not settings.get("display"):
             display = Display().changed(record.display).stored()
             await self.accounts.set_settings(self._user, {"display": display})
-        searched = self._names.channels.keys() | {GLOBAL}
+        searched = self._counts.keys() | {GLOBAL}
         shown = searched | {LAST_CHOICE}
         views = {uid: ChannelDisplay().changed(view) for uid, view in record.views.items() if uid in shown}
         await self.displays.restore(self._user, views)
@@ -316,10 +310,10 @@ class UserImport:
         if self._report.dry_run:
             known = await self.feeds.find(url)
             found = await self.feeds.get(known) if known is not None else None
-            self._names.feeds[record.feed] = found or FeedRecord("", url)
+            self._feed_of[record.feed] = found or FeedRecord("", url)
             return
         if record.signed_in:
-            self._names.private.add(record.feed)
+            self._private.add(record.feed)
         found = await self.feeds.ensure(url, self._now)
         if self._is_ours(url) and not record.signed_in and found.title is None and found.last_success is None:
             said = {
@@ -331,32 +325,32 @@ class UserImport:
             safe = {name: text for name, text in said.items() if text and (name in _WORDS or web_address(text))}
             await self.feeds.update(found.id, safe)
             found = await self.feeds.get(found.id) or found
-        self._names.feeds[record.feed] = found
+        self._feed_of[record.feed] = found
 
     def _is_ours(self, url: str) -> bool:
         """Whether the file may say what a feed contains: it is trusted, or the feed is the user's own."""
         return self._trusted or InternalAddress.of(url) is not None
 
     async def _follow(self, record: ExportedFollow) -> None:
-        feed, url = self._names.feeds.get(record.feed), _address_here(record.url, self._user)
+        feed, url = self._feed_of.get(record.feed), _address_here(record.url, self._user)
         if feed is None or url is None:
             self._report.skipped.append(Skipped(record.channel, record.url, "not a feed's address"))
             return
-        self._names.channels[record.channel].feeds += 1
+        self._counts[record.channel].feeds += 1
         if self._report.dry_run:
             return
         user, uid, at = self._user, record.channel, min(record.followed_at, self._now)
-        if uid not in self._names.addresses:
+        if uid not in self._feed_at:
             there = await self.channels.subscriptions(user, uid)
-            self._names.addresses[uid] = {canonical_feed_url(one.url): one.feed for one in there}
-        if self._names.addresses[uid].setdefault(canonical_feed_url(url), feed.id) != feed.id:
+            self._feed_at[uid] = {canonical_feed_url(one.url): one.feed for one in there}
+        if self._feed_at[uid].setdefault(canonical_feed_url(url), feed.id) != feed.id:
             self._report.skipped.append(Skipped(uid, url, "another feed of this channel has that address"))
             return
         name = adapted(record.name) if record.name and record.name.strip() else None
         settings = decode(FollowSettings, record.settings)
         since = record.unread_from
         await self.channels.follow(user, uid, feed.id, url, at, name, settings=settings, unread_from=since)
-        self._names.follows.append((uid, record.feed))
+        self._followed.append((uid, record.feed))
 
     # --- posts
 
@@ -375,7 +369,7 @@ class UserImport:
                 usable.append((record, _to_store(record, entry, self._now)))
         by_feed: dict[str, list[tuple[ExportedPost, ItemToStore]]] = {}
         for record, post in usable:
-            by_feed.setdefault(record.feed if record.feed in self._names.feeds else "", []).append((record, post))
+            by_feed.setdefault(record.feed if record.feed in self._feed_of else "", []).append((record, post))
         # One after the other, so that ids have the same order as there: they order posts of the same moment.
         for feed, found in by_feed.items():
             await (self._of_feed(feed, found) if feed else self._of_no_feed(found))
@@ -387,7 +381,7 @@ class UserImport:
         found: dict[str, Mapping[str, Arg]] = {}
         for record, entry in zip(having, await one_by_one(self._read, wires), strict=True):
             if entry is not None and entry.content is not None and entry.content.text:
-                full = FullText(entry.content.html or "", entry.content.text).stored()
+                full = stored_full_text(entry.content)
                 is_automatic = record.full.get("automatic") is True
                 about: dict[str, Arg] = {FULL: full, FULL_OF: record.link}
                 found[record.post] = about | ({AUTOMATIC: "1"} if is_automatic else {})
@@ -399,13 +393,13 @@ class UserImport:
             await self.items.note(fields)
 
     async def _of_feed(self, name: str, posts: Sequence[tuple[ExportedPost, ItemToStore]]) -> None:
-        feed = self._names.feeds[name]
+        feed = self._feed_of[name]
         if not feed.id:
             return
         guids = [record.guid for record, _ in posts]
         known = await self.imported.claims(feed.id, guids)
         new = [(record, post) for record, post in posts if record.guid not in known]
-        if new and not self._report.dry_run and self._is_ours(feed.url) and name not in self._names.private:
+        if new and not self._report.dry_run and self._is_ours(feed.url) and name not in self._private:
             # The first post of a document is its newest.
             there = await PostWriter(self.redis).write_missing(feed, [post for _, post in new][::-1], self._now)
             known = {**there, **await self.imported.claims(feed.id, guids)}
@@ -413,11 +407,11 @@ class UserImport:
         elif new and not self._report.dry_run:
             await self._own(new, feed.id)
             await self.feeds.update(feed.id, {COPIED: "1"})
-            await self.imported.note_copies(feed.id, {one.guid: self._names.posts[one.post] for one, _ in new})
+            await self.imported.note_copies(feed.id, {one.guid: self._item_of[one.post] for one, _ in new})
             known = await self.imported.claims(feed.id, guids)  # the feed may have been read meanwhile
             self._copied += sum(one.guid not in known for one, _ in new)
         alive = {item.id for item in await self.items.timeline_items(list(known.values()))}
-        self._names.posts |= {record.post: known[record.guid] for record, _ in posts if known.get(record.guid) in alive}
+        self._item_of |= {record.post: known[record.guid] for record, _ in posts if known.get(record.guid) in alive}
         await self._copies_of([record for record, _ in posts if known.get(record.guid) in alive])
         # Posts that the feed knows as deleted come back only for this user.
         await self._own(
@@ -426,7 +420,7 @@ class UserImport:
         )
 
     async def _of_no_feed(self, posts: Sequence[tuple[ExportedPost, ItemToStore]]) -> None:
-        self._names.no_feed |= {record.post for record, _ in posts}
+        self._of_none |= {record.post for record, _ in posts}
         here: set[str] = set()
         if self._origin == self.instance and posts:
             rows = await self.items.fields([record.post for record, _ in posts], ("feed", "guid"))
@@ -436,7 +430,7 @@ class UserImport:
                 if (feed, guid) == (b"", record.guid.encode())
             }
             here = here if self._trusted else await self._theirs(here)
-        self._names.posts |= {item: item for item in here}
+        self._item_of |= {item: item for item in here}
         await self._own([(record, post) for record, post in posts if record.post not in here], "")
 
     async def _theirs(self, ids: Collection[str]) -> set[str]:
@@ -451,12 +445,12 @@ class UserImport:
         ids = await self.imported.known(self._user, [self._name(record) for record in records])
         alive = {item.id for item in await self.items.timeline_items(list(ids.values()))} if ids else set()
         found = {record.post: ids.get(self._name(record), "") for record in records}
-        self._names.copies |= {post: item for post, item in found.items() if item in alive}
+        self._copy_of |= {post: item for post, item in found.items() if item in alive}
 
     def _here(self, posts: Sequence[str], there: Collection[str]) -> dict[str, str]:
         """The items of these posts, by post, in a place with the items `there`: a copy that is there stays."""
-        found = {post: self._names.posts[post] for post in posts if post in self._names.posts}
-        return found | {post: copy for post in found if (copy := self._names.copies.get(post)) in there and copy}
+        found = {post: self._item_of[post] for post in posts if post in self._item_of}
+        return found | {post: copy for post in found if (copy := self._copy_of.get(post)) in there and copy}
 
     def _name(self, record: ExportedPost) -> str:
         # The slash separates them from names that begin with a channel (`Imported.arrived`), whatever the file says.
@@ -471,14 +465,14 @@ class UserImport:
         await self.imported.write({ids[names[record.post]]: post for record, post in posts}, self._now, feed_id)
         items = {post: ids[name] for post, name in names.items()}
         await self._note_full(items)
-        self._names.posts |= items
+        self._item_of |= items
 
     # --- timelines
 
     async def _timeline(self, record: ExportedItems) -> None:
-        counted = self._names.channels[record.channel]
+        counted = self._counts[record.channel]
         posts, _, _, hidden, *_ = set_keys(self._user, record.channel)
-        copies = [copy for post, _ in record.items if (copy := self._names.copies.get(post))]
+        copies = [copy for post, _ in record.items if (copy := self._copy_of.get(post))]
         standing = await members_at(self.redis, (posts, hidden), copies) if copies else set()
         here = self._here([post for post, _ in record.items], standing)
         ids = {here[post]: at for post, at in record.items if post in here}
@@ -486,7 +480,7 @@ class UserImport:
         counted.known += len(there)
         counted.read += sum(at is not None for _, at in record.items)
         counted.unread += sum(at is None for _, at in record.items)
-        counted.of_no_feed += sum(post in self._names.no_feed for post, _ in record.items)
+        counted.of_no_feed += sum(post in self._of_none for post, _ in record.items)
         if not self._report.dry_run:
             items = await self.items.timeline_items(list(ids))
             back = [(item, ids[item.id]) for item in items]
@@ -496,16 +490,14 @@ class UserImport:
         if self._report.dry_run:
             return
         out = [
-            Absence(self._names.posts[post], Reason(reason))
-            for post, *_, reason in record.items
-            if post in self._names.posts
+            Absence(self._item_of[post], Reason(reason)) for post, *_, reason in record.items if post in self._item_of
         ]
         tombstones: dict[str, list[tuple[str, int]]] = {}
         for post, feed, guid, _, reason in record.items:
-            if not post and feed in self._names.feeds:
+            if not post and feed in self._feed_of:
                 tombstones.setdefault(feed, []).append((guid, reason))
         for feed, rows in tombstones.items():
-            found = self._names.feeds[feed]
+            found = self._feed_of[feed]
             ids = await self.imported.departed(found.id, [guid for guid, _ in rows])
             former = (await self.feeds.get(found.id) or found).extra.get(MERGED, "").split()
             if found.id not in former:
@@ -524,7 +516,7 @@ class UserImport:
             known = False
             if not self._report.dry_run:
                 await self.outputs.put(self._user, record.name, decode(OutputConfig, record.settings), self._now)
-        self._names.outputs[record.name] = counted = OutputImport(record.name, known)
+        self._output_counts[record.name] = counted = OutputImport(record.name, known)
         self._report.outputs.append(counted)
 
     async def _source(self, record: ExportedSource) -> None:
@@ -540,12 +532,12 @@ class UserImport:
             )
 
     async def _output_items(self, record: ExportedOutputItems) -> None:
-        self._names.outputs[record.output].items += len(record.items)
+        self._output_counts[record.output].items += len(record.items)
         if self._report.dry_run:
             return
         feed = await self.outputs.get(self._user, record.output)
         there: set[str] = set()
-        while self._names.copies and (some := await self.outputs.items(feed, _TOGETHER, len(there))):
+        while self._copy_of and (some := await self.outputs.items(feed, _TOGETHER, len(there))):
             there.update(one.id for one in some)
         here = self._here([post for post, *_ in record.items], there)
         items = [
@@ -561,16 +553,15 @@ class UserImport:
         """Fill and poll what is followed, and set the order of channels if all of them are new."""
         if self._report.dry_run:
             return
-        names = self._names
-        if names.made and names.made == sum(uid not in BUILT_IN for uid in names.channels):
-            await self.channels.order(self._user, list(names.channels))
+        if self._made and self._made == sum(uid not in BUILT_IN for uid in self._counts):
+            await self.channels.order(self._user, list(self._counts))
         if self._copied:
             self._report.notes.append(
                 f"{counted(self._copied, 'post')} of feeds weren't stored here: only {self._user} has them (--trusted "
                 "shares them with all who follow these feeds)"
             )
-        for uid, feed in names.follows:
-            await self.following.join(self._user, uid, names.feeds[feed], self._now)
+        for uid, feed in self._followed:
+            await self.following.join(self._user, uid, self._feed_of[feed], self._now)
         if self._episodes:
             await self.accounts.revise_setting(self._user, "playing", "", self._with_episodes)
 
@@ -578,7 +569,7 @@ class UserImport:
         """The queue of the player, with the file's episodes after those that are there."""
         queue = [*episodes_in(stored)]
         for one in self._episodes:
-            url, post = safe_url(one.url), self._names.posts.get(one.post)
+            url, post = safe_url(one.url), self._item_of.get(one.post)
             if url is None or post is None or any(url == known.url for known in queue):
                 continue
             title = on_one_line(one.title)[:LONGEST_EPISODE]

@@ -15,7 +15,7 @@ from microsub.base.errors import InvalidRequest
 from microsub.base.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.reader import GLOBAL, NAME, Credential, Grant
 from microsub.web.params import Params, missing, wrong
-from microsub.web.responses import StreamReply
+from microsub.web.responses import HttpReply
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
@@ -83,7 +83,7 @@ class StreamAction:
     """An action whose reply continues until its client disconnects."""
 
     scope: str
-    open: Callable[[StreamCall], Awaitable[StreamReply]]
+    open: Callable[[StreamCall], Awaitable[HttpReply]]
 
 
 Key = tuple[Verb, str, str]

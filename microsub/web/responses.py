@@ -195,18 +195,15 @@ class HttpExchange:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """A reply without an error. `headers` are all but the length, those of CORS included."""
+    """A reply without an error. `headers` are all but the length, those of CORS included.
+
+    `write` sends a reply that continues until its client leaves, with its head.
+    """
 
     body: bytes | bytearray
     headers: list[Header]
     status: int = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReply(HttpReply):
-    """A reply that continues until its client leaves. `write` sends all of it, including the head."""
-
-    write: Callable[[Receive, Send], Awaitable[None]]
+    write: Callable[[Receive, Send], Awaitable[None]] | None = None
 
 
 class HttpEndpoint:
@@ -255,7 +252,7 @@ class HttpEndpoint:
             log_error(error, failure, self.logged_path(scope["path"]), scope["method"], exchange.action)
             reply = self.failed(exchange, error, failure)
             reply.headers.append((b"x-request-id", request_id.encode("latin-1")))
-        if isinstance(reply, StreamReply):
+        if isinstance(reply, HttpReply) and reply.write is not None:
             self._measure(exchange, reply.status, time.perf_counter() - started)
             _request_id.reset(bound)
             await reply.write(receive, send)

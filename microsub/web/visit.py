@@ -41,15 +41,6 @@ PAGES_AT_ONCE = 2
 """Pages of one user that are rendered at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class NavigationLink:
-    """A link in the head of all pages for signed-in users; `text` is translated where it is shown."""
-
-    path: str
-    text: str
-    for_admins: bool = False
-
-
 async def usual_looks() -> Looks:
     """The looks of an instance without a choice."""
     return Looks()
@@ -87,7 +78,7 @@ class PageSite:
         clock: Callable[[], float],
         base_url: str | None,
         folders: Sequence[Path] = (),
-        navigation: Sequence[NavigationLink] = (),
+        navigation: Sequence[tuple[str, str, bool]] = (),
         looks: Callable[[], Awaitable[Looks]] = usual_looks,
     ) -> PageSite:
         """The site for an application with the public address `base_url`.

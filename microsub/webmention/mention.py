@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 
 from microsub.base.digests import short_digest
 from microsub.base.urls import domain, host_of, normalise_profile, within
+from microsub.fetch import RequestFailure
 from microsub.model.jf2 import Entry
 
 State = Literal["new", "shown", "held", "rejected", "withdrawn", "deleted", "failed"]
@@ -106,28 +107,11 @@ def is_refused(source: str, refused: Collection[str]) -> bool:
 # --- the check of the source (3.2.2, 3.2.4) -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class NotLinked:
-    """The source replied 410 or is there without the link, or the user doesn't want the webmention."""
+Look = Entry | str | RequestFailure
+"""The result of a check of the source: its post if it links to the target, or why the webmention is over.
 
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotRead:
-    """The source couldn't be fetched; `lasting`: a retry would fail too. `retry_after` is in seconds.
-
-    `ours`: no request was sent, so it doesn't count as a try.
-    """
-
-    why: str
-    lasting: bool = False
-    retry_after: float = 0.0
-    ours: bool = False
-
-
-Look = Entry | NotLinked | NotRead
-"""The result of a check of the source: its post if it links to the target, or why there is none."""
+It is if the source replied 410 or is there without the link, or the user doesn't want the webmention.
+"""
 
 
 def decide(mention: Mention, look: Look, now: float, *, needs_approval: bool) -> tuple[Mention, float | None]:
@@ -143,16 +127,16 @@ def decide(mention: Mention, look: Look, now: float, *, needs_approval: bool) ->
             text = look.name or (look.content and look.content.text) or look.summary or ""
             title = " ".join(text.split())[:_LONGEST_TITLE]
             return replace(mention, state=state, tries=0, kind=kind, author=author, title=title, why=""), None
-        case NotLinked(why):
+        case str(why):
             state = "rejected" if mention.state == "rejected" else "deleted"
             return replace(mention, state=state, approved=False, tries=0, why=why), None
-        case NotRead(ours=True):
+        case RequestFailure(ours=True):
             return mention, now + PAUSES[0]
-        case NotRead():
+        case RequestFailure():
             return _not_read(replace(mention, tries=mention.tries + 1, why=look.why), look, now)
 
 
-def _not_read(tried: Mention, look: NotRead, now: float) -> tuple[Mention, float | None]:
+def _not_read(tried: Mention, look: RequestFailure, now: float) -> tuple[Mention, float | None]:
     if not look.lasting and tried.tries <= len(PAUSES):
-        return tried, now + max(PAUSES[tried.tries - 1], min(look.retry_after, PAUSES[-1]))
+        return tried, now + max(PAUSES[tried.tries - 1], min(look.retry_after or 0.0, PAUSES[-1]))
     return replace(tried, state="failed" if tried.state == "new" else tried.state, tries=0), None

@@ -18,9 +18,18 @@ import structlog
 from microsub.base.errors import NotFound, ParseError, ParserUnavailable, StoreError
 from microsub.base.metrics import WEBMENTIONS
 from microsub.base.urls import host_of
-from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
+from microsub.fetch import (
+    PAGE_ACCEPT,
+    FetchFailed,
+    HopError,
+    HostPace,
+    RequestFailure,
+    Sending,
+    SendLimits,
+    retry_after,
+)
 from microsub.model.jf2 import Entry
-from microsub.webmention.mention import Look, Mention, NotLinked, NotRead, decide, is_refused
+from microsub.webmention.mention import Look, Mention, decide, is_refused
 from microsub.webmention.receiver import is_blocked
 from microsub.webmention.source import MENTION_IN
 from microsub.webmention.store import DUE
@@ -129,9 +138,9 @@ class MentionVerifier(CalendarWork):
         own = effective.of_user(user).webmention
         refused = is_refused(mention.source, effective.instance.webmention.refuse)
         if mention.state in {"rejected", "withdrawn"}:
-            look: Look = NotLinked("by its user")
+            look: Look = "by its user"
         elif refused or not own.receive or await is_blocked(self._rules, user, mention.source):
-            look = NotLinked("webmentions from there are blocked")
+            look = "webmentions from there are blocked"
         else:
             look = await self._look(mention)
         now = self._clock()
@@ -156,29 +165,29 @@ class MentionVerifier(CalendarWork):
                 )
             return await self._read(mention, answer)
         except (HopError, ParserUnavailable) as error:
-            return NotRead(str(error), ours=True)
+            return RequestFailure(str(error), ours=True)
         except StoreError:
             raise
         except Exception:
             # A bug: the others are checked, and this one is retried as if its source were unreachable.
             log.exception("a webmention's source can't be checked")
-            return NotRead("the server failed to check the source")
+            return RequestFailure("the server failed to check the source")
 
     async def _read(self, mention: Mention, answer: Answered | FetchFailed) -> Look:
         if isinstance(answer, FetchFailed):
-            return NotRead(answer.detail, answer.lasting, answer.retry_after or 0.0, ours=answer.ours)
+            return RequestFailure(answer.detail, answer.lasting, answer.retry_after, ours=answer.ours)
         if answer.status == 410:
-            return NotLinked("the source is gone")
+            return "the source is gone"
         if answer.status not in {200, 203}:
             seconds = retry_after(answer.headers.get("retry-after"), self._clock())
             lasting = answer.status < 500 and answer.status not in _AGAIN
-            return NotRead(f"the source answered {answer.status}", lasting, seconds or 0.0)
+            return RequestFailure(f"the source answered {answer.status}", lasting, seconds)
         try:
             about = answer.final_url, answer.content_type, mention.source, mention.target
             keys = (f"webmentions of {host_of(mention.source)}",)  # all from one host share one turn
             entry = await self._parser.run(MENTION_IN, answer.final_url, answer.body, *about, keys=keys)
         except ParseError as error:
-            return NotRead(error.detail, lasting=True)
+            return RequestFailure(error.detail, lasting=True)
         if entry is None:
-            return NotLinked("the source has no link to the target")
+            return "the source has no link to the target"
         return entry

@@ -94,7 +94,7 @@ class Devices:
         Raises InvalidRequest, QuotaReached, TooManyRequests, Unauthorized.
         """
         _check_address(device.address)
-        webpush.BrowserKeys.of(device.public, device.secret)
+        webpush.browser_keys(device.public, device.secret)
         if not self._limiter.count(DEVICES_OF_USER, user):
             raise TooManyRequests(N_("Notifications were turned on too often. Try again in an hour."), 3600)
         await self._states(user).delete(device.id)
@@ -146,7 +146,7 @@ class Devices:
 
     async def _write(self, user: str, device: Device) -> bool:
         """Write a device; False if there are too many. Raises Unauthorized for a user who is gone or disabled."""
-        devices, fields = self._devices(user), {device.id: orjson.dumps(asdict(device))}
+        devices, fields = self._devices(user), (device.id, orjson.dumps(asdict(device)))
         done = await write_record(self._redis, user, devices.key, fields, most=MOST_DEVICES)
         if done == _IS_THERE or (done == _FULL and await devices.has(device.id)):
             done = await write_record(self._redis, user, devices.key, fields)

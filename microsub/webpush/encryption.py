@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from base64 import urlsafe_b64decode
-from dataclasses import dataclass, field
 
 import orjson
 from cryptography.exceptions import InvalidKey
@@ -44,35 +43,34 @@ _ASSERTED = 12 * 3600
 """Seconds for which the proof of our identity to a push service is valid; at most 24 hours (RFC 8292, 2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserKeys:
-    """A browser's encryption keys: its public key, and a secret of 16 bytes."""
+def browser_keys(public: str, secret: str) -> tuple[bytes, bytes]:
+    """A browser's public key and its secret, from `p256dh` and `auth` of the Push API.
 
-    public: bytes
-    secret: bytes = field(repr=False)
+    Raises InvalidRequest for a key that isn't a point of the curve.
+    """
+    try:
+        key, shared = _decoded(public), _decoded(secret)
+        _public_key(key)
+    except (ValueError, InvalidKey):
+        raise InvalidRequest(N_("Your browser sent invalid encryption keys.")) from None
+    if len(key) != _POINT or len(shared) != _SECRET:
+        raise InvalidRequest(N_("Your browser sent invalid encryption keys."))
+    return key, shared
 
-    @classmethod
-    def of(cls, public: str, secret: str) -> BrowserKeys:
-        """Read `p256dh` and `auth` of the Push API. Raises InvalidRequest for a key that isn't a point of the curve."""
-        try:
-            found = cls(_decoded(public), _decoded(secret))
-            _public_key(found.public)
-        except (ValueError, InvalidKey):
-            raise InvalidRequest(N_("Your browser sent invalid encryption keys.")) from None
-        if len(found.public) != _POINT or len(found.secret) != _SECRET:
-            raise InvalidRequest(N_("Your browser sent invalid encryption keys."))
-        return found
 
-    def encrypt(self, text: bytes) -> bytes:
-        """The body of a message with this text, of at most `MOST_BYTES`; each time with a new key and salt."""
-        own, salt = generate_private_key(_CURVE), secrets.token_bytes(_SALT)
-        public = _point(own.public_key())
-        shared = own.exchange(ECDH(), _public_key(self.public))
-        keying = _derived(self.secret, shared, b"WebPush: info\0" + self.public + public, 32)
-        key = _derived(salt, keying, b"Content-Encoding: aes128gcm\0", 16)
-        nonce = _derived(salt, keying, b"Content-Encoding: nonce\0", 12)
-        head = salt + _RECORD.to_bytes(4, "big") + bytes([_POINT]) + public
-        return head + AESGCM(key).encrypt(nonce, text + _LAST, None)
+def encrypted(text: bytes, browser: bytes, secret: bytes) -> bytes:
+    """The body of a message with this text, of at most `MOST_BYTES`, for the browser with that public key and secret.
+
+    Each time with a new key and salt.
+    """
+    own, salt = generate_private_key(_CURVE), secrets.token_bytes(_SALT)
+    public = _point(own.public_key())
+    shared = own.exchange(ECDH(), _public_key(browser))
+    keying = _derived(secret, shared, b"WebPush: info\0" + browser + public, 32)
+    key = _derived(salt, keying, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _derived(salt, keying, b"Content-Encoding: nonce\0", 12)
+    head = salt + _RECORD.to_bytes(4, "big") + bytes([_POINT]) + public
+    return head + AESGCM(key).encrypt(nonce, text + _LAST, None)
 
 
 class ServerKey:

@@ -25,7 +25,7 @@ from microsub.base.metrics import DEVICE_MESSAGES
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.texts import N_
 from microsub.base.urls import host_of
-from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument, retry_after
+from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, retry_after
 from microsub.formats.wire import post_title
 from microsub.model.reader import NOTIFICATIONS, Channel
 from microsub.redis.replies import text
@@ -264,9 +264,17 @@ class DeviceMessages:
             ("Topic", "test" if message.is_test else "new-posts"),
             ("Authorization", key.authorization(device.address, self._contact, now)),
         ]
-        body = webpush.BrowserKeys.of(device.public, device.secret).encrypt(message.encoded())
-        document = SentDocument(body, "application/octet-stream", headers)
-        return Sending(device.address, "POST", document=document, accept="*/*", limits=LIMITS, web_ports=True)
+        body = webpush.encrypted(message.encoded(), *webpush.browser_keys(device.public, device.secret))
+        return Sending(
+            device.address,
+            "POST",
+            body=body,
+            content_type="application/octet-stream",
+            headers=headers,
+            accept="*/*",
+            limits=LIMITS,
+            web_ports=True,
+        )
 
 
 def _pause(failures: int, answer: Answered | FetchFailed, now: float) -> float:

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -69,18 +69,15 @@ DENIED_PAUSE = 7 * 86_400.0
 _LONGEST_REASON = 120
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackAnswer:
+def _reply(status: int, text: str = "", retry_after: int | None = None) -> HttpReply:
     """The reply to a hub; `retry_after` in seconds if it should send again."""
-
-    status: int
-    text: str = ""
-    retry_after: int | None = None
+    again = [] if retry_after is None else [(b"retry-after", b"%d" % retry_after)]
+    return HttpReply(text.encode(), [*PLAIN, *again], status)
 
 
-GONE = CallbackAnswer(410, "there is no such subscription (any more)")
-UNKNOWN = CallbackAnswer(404, "this server didn't request this")
-IGNORED = CallbackAnswer(202)
+GONE = _reply(410, "there is no such subscription (any more)")
+UNKNOWN = _reply(404, "this server didn't request this")
+IGNORED = _reply(202)
 
 
 class Callbacks:
@@ -106,7 +103,7 @@ class Callbacks:
 
     # --- verification
 
-    async def verify(self, place: str, params: Mapping[str, str]) -> CallbackAnswer:
+    async def verify(self, place: str, params: Mapping[str, str]) -> HttpReply:
         """The reply to a GET at the callback `place`, the last part of its path."""
         found = await self._find(place)
         mode, topic = params.get("hub.mode", ""), params.get("hub.topic", "")
@@ -121,7 +118,7 @@ class Callbacks:
                 and (challenge := params.get("hub.challenge"))
             ):
                 is_kept = await self._verified(feed_id, subscriptions, callback, params.get("hub.lease_seconds"))
-                answer = CallbackAnswer(200, challenge) if is_kept else UNKNOWN
+                answer = _reply(200, challenge) if is_kept else UNKNOWN
         if answer is UNKNOWN:
             WEBSUB_VERIFICATIONS.labels("refused").inc()
         return answer
@@ -153,7 +150,7 @@ class Callbacks:
 
     async def _denied(
         self, feed_id: str, subscriptions: FeedSubscriptions, callback: Callback, reason: str
-    ) -> CallbackAnswer:
+    ) -> HttpReply:
         """Record that a hub ends or refuses a subscription, which it may at any time (WebSub, 5.2)."""
         feed, now = await self._feeds.get(feed_id), self._clock()
         if feed is None:
@@ -167,11 +164,11 @@ class Callbacks:
             await self._store.count(callback.hub, denied=1)
             WEBSUB_VERIFICATIONS.labels("denied").inc()
             log.info("a hub denied a subscription", feed=feed_id, hub=host_of(callback.hub), why=said)
-        return CallbackAnswer(200)
+        return _reply(200)
 
     # --- delivery
 
-    async def deliver(self, place: str, headers: Mapping[str, str], parts: AsyncIterator[bytes]) -> CallbackAnswer:
+    async def deliver(self, place: str, headers: Mapping[str, str], parts: AsyncIterator[bytes]) -> HttpReply:
         """The reply to a POST at the callback `place`; `headers` by lower-case name, the body in `parts`."""
         answer, end = await self._deliver(place, headers, parts)
         WEBSUB_DELIVERIES.labels(end).inc()
@@ -179,7 +176,7 @@ class Callbacks:
 
     async def _deliver(
         self, place: str, headers: Mapping[str, str], parts: AsyncIterator[bytes]
-    ) -> tuple[CallbackAnswer, str]:
+    ) -> tuple[HttpReply, str]:
         found, now = await self._find(place), self._clock()
         # The hub may forget the callback of a feed that isn't wanted any more (WebSub, 7).
         if found is None or not found[1].to or not found[2].takes_deliveries(now):
@@ -189,7 +186,7 @@ class Callbacks:
         if length.isdecimal() and int(length) > LARGEST:
             return _too_large(), "too_large"
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
-            return CallbackAnswer(415, "the body has a Content-Encoding: expected none"), "coded"
+            return _reply(415, "the body has a Content-Encoding: expected none"), "coded"
         hub = host_of(callback.hub)
         if not self._counted((OF_CALLBACK, OF_HUB), callback, hub) or not has_share(subscriptions.spent, now):
             return _busy(429), "limited"
@@ -198,7 +195,7 @@ class Callbacks:
             return body
         signature = headers.get("x-hub-signature")
         if not signature:
-            return CallbackAnswer(403, "X-Hub-Signature is missing: the subscription has a secret"), "unsigned"
+            return _reply(403, "X-Hub-Signature is missing: the subscription has a secret"), "unsigned"
         if not signed(body, callback.secret, signature):
             await self._store.count(callback.hub, forged=1)
             log.warning("a delivery with a wrong signature was ignored", feed=feed_id, hub=hub)
@@ -207,7 +204,7 @@ class Callbacks:
         message = {"feed": feed_id.encode(), "hub": callback.hub.encode(), "type": kind, "body": body}
         if not await self._stream.add_within(WAITING, [message]):
             return _busy(503), "full"
-        return CallbackAnswer(202), "accepted"
+        return _reply(202), "accepted"
 
     def _counted(self, limits: tuple[RateLimit, RateLimit], callback: Callback, hub: str, weight: int = 1) -> bool:
         """Count for a callback and its hub; returns whether both are within their limits."""
@@ -217,9 +214,7 @@ class Callbacks:
         ]
         return all(counts)
 
-    async def _read(
-        self, parts: AsyncIterator[bytes], callback: Callback, hub: str
-    ) -> bytes | tuple[CallbackAnswer, str]:
+    async def _read(self, parts: AsyncIterator[bytes], callback: Callback, hub: str) -> bytes | tuple[HttpReply, str]:
         """The body, or why reading stopped; counted as it arrives, complete or not. Raises TooSlow."""
         body = bytearray()
         try:
@@ -257,12 +252,12 @@ def is_wanted(subscriptions: FeedSubscriptions, callback: Callback) -> bool:
     return bool(subscriptions.to) or callback.ending is not None
 
 
-def _too_large() -> CallbackAnswer:
-    return CallbackAnswer(413, f"the body is too large: expected at most {LARGEST} bytes")
+def _too_large() -> HttpReply:
+    return _reply(413, f"the body is too large: expected at most {LARGEST} bytes")
 
 
-def _busy(status: int) -> CallbackAnswer:
-    return CallbackAnswer(status, "too many deliveries: try again later", retry_after=60)
+def _busy(status: int) -> HttpReply:
+    return _reply(status, "too many deliveries: try again later", retry_after=60)
 
 
 # --- the route: /websub/<feed>.<token> ---------------------------------------------------------------------------
@@ -291,11 +286,11 @@ class WebSubEndpoint(HttpEndpoint):
             params: dict[str, str] = {}
             for name, value in urlencoded(scope["query_string"]):
                 params.setdefault(name, value)
-            return _reply(await self._callbacks.verify(place, params))
+            return await self._callbacks.verify(place, params)
         if scope["method"] != "POST":
             raise MethodNotAllowed(scope["method"], _METHODS)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        return _reply(await self._callbacks.deliver(place, headers, _parts(exchange.receive)))
+        return await self._callbacks.deliver(place, headers, _parts(exchange.receive))
 
 
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
@@ -307,8 +302,3 @@ async def _parts(receive: Receive) -> AsyncIterator[bytes]:
         yield message.get("body", b"")
         if not message.get("more_body", False):
             return
-
-
-def _reply(answer: CallbackAnswer) -> HttpReply:
-    again = [] if answer.retry_after is None else [(b"retry-after", b"%d" % answer.retry_after)]
-    return HttpReply(answer.text.encode(), [*PLAIN, *again], answer.status)

@@ -8,7 +8,6 @@ network that the admin lists. A hub gets few requests at a time, with pauses; no
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
 from microsub.base.metrics import WEBSUB_REQUESTS
@@ -18,6 +17,7 @@ from microsub.fetch import (
     FetchFailed,
     HopError,
     HostPace,
+    RequestFailure,
     RestingServers,
     Sender,
     Sending,
@@ -35,21 +35,6 @@ PATH = "/websub/"
 _LONGEST_REASON = 120
 
 
-@dataclass(frozen=True, slots=True)
-class HubAnswer:
-    """A hub's reply to a request: `accepted`, or `why` not.
-
-    `put_off`: no request was sent, because it isn't this hub's turn. `lasting`: a retry would fail the same way.
-    `retry_after` is in seconds.
-    """
-
-    accepted: bool
-    why: str = ""
-    put_off: bool = False
-    lasting: bool = False
-    retry_after: float | None = None
-
-
 class Hubs:
     """Sends requests to hubs. `base` is this server's public URL.
 
@@ -62,8 +47,11 @@ class Hubs:
         self._pace = HostPace(at_once=4, interval=0.2, burst=20)
         self._resting = RestingServers()
 
-    async def ask(self, feed_id: str, callback: Callback, mode: str) -> HubAnswer:
-        """Send `subscribe` or `unsubscribe` for a callback. A hub's mistakes are returned, never raised."""
+    async def ask(self, feed_id: str, callback: Callback, mode: str) -> RequestFailure | None:
+        """Send `subscribe` or `unsubscribe` for a callback. Returns why the hub didn't accept it, or None.
+
+        A hub's mistakes are returned, never raised.
+        """
         form = {
             "hub.callback": f"{self._base}{PATH}{address(feed_id, callback.token)}",
             "hub.mode": mode,
@@ -71,32 +59,32 @@ class Hubs:
         }
         if mode == "subscribe":
             form |= {"hub.lease_seconds": f"{WANTED_LEASE:.0f}", "hub.secret": callback.secret}
-        answer = await self._follow(callback.hub, form)
-        end = "accepted" if answer.accepted else "put_off" if answer.put_off else "refused"
+        failure = await self._follow(callback.hub, form)
+        end = "accepted" if failure is None else "put_off" if failure.ours else "refused"
         WEBSUB_REQUESTS.labels(mode, end).inc()
-        return answer
+        return failure
 
-    async def _follow(self, url: str, form: dict[str, str]) -> HubAnswer:
+    async def _follow(self, url: str, form: dict[str, str]) -> RequestFailure | None:
         for _ in range(REDIRECTS + 1):
             try:
                 async with self._pace.turn(host_of(url)):
                     self._check_rest(url)
                     answer = await self._send(url, form)
             except HopError as error:
-                return HubAnswer(False, error.detail, put_off=True, retry_after=error.retry_after)
+                return RequestFailure(error.detail, ours=True, retry_after=error.retry_after)
             if isinstance(answer, FetchFailed):
                 if not answer.ours and not answer.lasting:
                     self._resting.rest(url)
                 why = f"the request to the hub failed: {answer.detail}"
-                return HubAnswer(False, why, put_off=answer.ours, lasting=answer.lasting)
+                return RequestFailure(why, ours=answer.ours, lasting=answer.lasting)
             location = answer.headers.get("location")
             if answer.status not in _AGAIN or not location:
                 return _said(answer)
             try:
                 url = urljoin(answer.final_url, location)
             except ValueError:
-                return HubAnswer(False, "the hub redirects to an invalid address", lasting=True)
-        return HubAnswer(False, f"the hub redirects more than {REDIRECTS} times", lasting=True)
+                return RequestFailure("the hub redirects to an invalid address", lasting=True)
+        return RequestFailure(f"the hub redirects more than {REDIRECTS} times", lasting=True)
 
     def _check_rest(self, url: str) -> None:
         if left := self._resting.left(url):
@@ -119,12 +107,12 @@ def _by_https(url: str) -> str | None:
     return parts._replace(scheme="https", netloc=parts.netloc.removesuffix(":80")).geturl() if is_plain else None
 
 
-def _said(answer: Answered) -> HubAnswer:
-    """Read a hub's reply: the spec demands 202, older hubs send 204."""
+def _said(answer: Answered) -> RequestFailure | None:
+    """Why a hub didn't accept a request, or None: the spec demands 202, older hubs send 204."""
     if 200 <= answer.status < 300:
-        return HubAnswer(True)
+        return None
     text = " ".join(answer.body.decode("utf-8", "replace").split())[:_LONGEST_REASON]
     plain = (answer.content_type or "").startswith("text/plain")
     why = f"the hub answered {answer.status}" + (f": {text}" if plain and text else "")
     seconds = retry_after(answer.headers.get("retry-after"), time.time())
-    return HubAnswer(False, why, lasting=400 <= answer.status < 500 and answer.status != 429, retry_after=seconds)
+    return RequestFailure(why, lasting=400 <= answer.status < 500 and answer.status != 429, retry_after=seconds)

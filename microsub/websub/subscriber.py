@@ -32,8 +32,9 @@ from microsub.work import calendar_of
 
 if TYPE_CHECKING:
     from microsub.feeds import FeedRecord, Feeds, Schedule
+    from microsub.fetch import RequestFailure
     from microsub.redis.protocol import Redis
-    from microsub.websub.hubs import HubAnswer, Hubs
+    from microsub.websub.hubs import Hubs
     from microsub.websub.store import SubscriptionStore
 
 log = structlog.get_logger(__name__)
@@ -140,29 +141,29 @@ class Subscriber:
         )
         if not await self._write(feed, asked, "waiting for the hub to verify the subscription", callback):
             return now + _PUT_OFF
-        answer = await self._hubs.ask(feed.id, callback, "subscribe")
-        if answer.accepted:
+        failure = await self._hubs.ask(feed.id, callback, "subscribe")
+        if failure is None:
             await self._store.count(wanted.hub, asked=1)
             log.info("a hub was asked for a subscription", feed=feed.id, hub=host_of(wanted.hub))
             return asked.next
-        return await self._refused(feed, callback, subscriptions, answer)
+        return await self._refused(feed, callback, subscriptions, failure)
 
     async def _refused(
-        self, feed: FeedRecord, callback: Callback, before: FeedSubscriptions, answer: HubAnswer
+        self, feed: FeedRecord, callback: Callback, before: FeedSubscriptions, failure: RequestFailure
     ) -> float:
         """Forget a request that a hub refused; the earlier subscriptions stay."""
         now = self._clock()
-        if answer.put_off:
-            wait, tries = _PUT_OFF + (answer.retry_after or 0.0), before.tries
+        if failure.ours:
+            wait, tries = _PUT_OFF + (failure.retry_after or 0.0), before.tries
         else:
-            least = _LASTING if answer.lasting else min(answer.retry_after or 0.0, _LASTING)
+            least = _LASTING if failure.lasting else min(failure.retry_after or 0.0, _LASTING)
             wait = max(pause_after(before.tries, before.effective(now), now), least)
             tries = before.tries + 1
             await self._store.count(callback.hub, refused=1)
-            log.info("a hub refused a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
+            log.info("a hub refused a subscription", feed=feed.id, hub=host_of(callback.hub), why=failure.why)
         left = replace(before, tries=tries, next=now + wait)
         # If the hub verified before its reply failed, it has accepted the callback.
-        await self._write(feed, left, answer.why, gone=(callback,), read=callback)
+        await self._write(feed, left, failure.why, gone=(callback,), read=callback)
         return now + wait
 
     async def _end(self, feed: FeedRecord, subscriptions: FeedSubscriptions, callback: Callback) -> FeedSubscriptions:
@@ -177,8 +178,9 @@ class Subscriber:
         ):
             return subscriptions
         if self._hubs is not None:
-            answer = await self._hubs.ask(feed.id, ending, "unsubscribe")
-            log.info("a hub was asked to end a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
+            failure = await self._hubs.ask(feed.id, ending, "unsubscribe")
+            why = failure.why if failure is not None else ""
+            log.info("a hub was asked to end a subscription", feed=feed.id, hub=host_of(callback.hub), why=why)
         return after
 
     async def _write(

@@ -281,7 +281,7 @@ async def test_a_hollow_id_left_by_a_crash_is_swept(it, site, monkeypatch):
         assert await it.redis.command("SCARD", keys.unread(user, "home")) == 0
         assert await it.timelines.left_for_good(user, "home", ids) == set(ids)
     await it.channels.restore("carol", "home")
-    assert (await look(it.redis, it.clock())).found == []
+    assert (await look(it.redis, it.clock()))[0] == []
 
 
 async def test_posts_stored_during_a_sweep_are_not_hollow(it, site):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.delivery.look_ups import MOST_TIMES, Completing, LookUpRetry
+from microsub.delivery.look_ups import MOST_TIMES, Completing, retry_look_ups
 from microsub.posts import ingest
 from microsub.posts.values import EntriesFound, ItemToStore
 from microsub.redis import keys
@@ -35,11 +35,11 @@ async def found(it: World, *names: str, incomplete: bool = True) -> None:
     await it.stages.run_once()
 
 
-def asking(it: World, at_once: int = 100) -> LookUpRetry:
+async def retried(it: World, at_once: int = 100) -> int:
     async def no_pause(_seconds: float) -> None:
         return None
 
-    return LookUpRetry(it.redis, it.items, Stream(it.redis, "incomplete"), at_once=at_once, pause=no_pause)
+    return await retry_look_ups(it.redis, it.items, Stream(it.redis, "incomplete"), at_once=at_once, pause=no_pause)
 
 
 async def complete(it: World) -> int:
@@ -61,10 +61,10 @@ async def test_left_out_look_ups_are_queued_when_there_is_room(it):
     await found(it, "three", "four")
     assert await complete(it) == 2
     assert len(await lacking(it)) == 2
-    assert await asking(it).run() == 2
+    assert await retried(it) == 2
     assert await complete(it) == 2
     assert await lacking(it) == set()
-    assert await asking(it).run() == 0
+    assert await retried(it) == 0
 
 
 async def test_rounds_continue_until_all_are_queued(it, monkeypatch):
@@ -73,10 +73,10 @@ async def test_rounds_continue_until_all_are_queued(it, monkeypatch):
     await found(it, "one", "two")
     await found(it, *"abcde")
     await complete(it)
-    assert await asking(it, at_once=3).run() == 3
+    assert await retried(it, at_once=3) == 3
     await complete(it)
     assert len(await lacking(it)) == 2
-    assert await asking(it, at_once=3).run() == 2
+    assert await retried(it, at_once=3) == 2
     await complete(it)
     assert await lacking(it) == set()
 
@@ -98,7 +98,7 @@ async def test_failing_look_ups_dont_delay_others(it):
     for _ in range(12):
         await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
         await fail_all(it)
-        await asking(it, at_once=3).run()
+        await retried(it, at_once=3)
         rows = await it.redis.command("XRANGE", keys.stream("incomplete"), "-", "+")
         asked.append([row[1][1].decode() for row in rows])
     in_order = [item for one_round in asked for item in one_round]
@@ -126,10 +126,10 @@ async def test_look_ups_left_out_during_a_round_get_another(it, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("microsub.delivery.look_ups.garbage.stored_ids", late)
-        assert await asking(it).run() == 1
+        assert await retried(it) == 1
     await complete(it)
     assert len(await lacking(it)) > 0
-    assert await asking(it).run() > 0
+    assert await retried(it) > 0
     await complete(it)
     assert await lacking(it) == set()
 

@@ -7,7 +7,7 @@ import json
 import random
 from pathlib import Path
 
-from microsub.admin.check.command import Checking
+from microsub.admin.check.command import CheckReport, check_store
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
@@ -16,8 +16,8 @@ from tests.support.process import installation
 from tests.support.web import Answer, Publisher, publisher
 
 
-def checking(here: World, redis: Redis) -> Checking:
-    return Checking(redis, here.follow_repair, clock=here.clock, pause=0.2)
+async def checked(here: World, redis: Redis) -> CheckReport:
+    return await check_store(redis, here.follow_repair, clock=here.clock, pause=0.2)
 
 
 _ROUNDS = 25
@@ -73,7 +73,7 @@ async def test_a_busy_server_has_no_findings(real_redis: Redis, redis_url: str) 
         looks = 0
         try:
             while not polling.done():
-                report = await checking(here, connection).run()
+                report = await checked(here, connection)
                 assert report.left == (), report.as_text()
                 looks += 1
         finally:
@@ -82,7 +82,7 @@ async def test_a_busy_server_has_no_findings(real_redis: Redis, redis_url: str) 
             await connection.aclose()
         assert looks > 5
         here.clock.advance(1000)
-        assert (await checking(here, real_redis).run()).left == ()
+        assert (await checked(here, real_redis)).left == ()
 
 
 async def test_poll_and_check_on_a_running_server(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from microsub.formats.lookups import AuthorPage, LookUp, LookUpTarget
+from microsub.formats.lookups import LookUp
 from microsub.formats.references import answer
 from microsub.formats.wire import card_to_wire, to_wire
 from microsub.model.jf2 import Card
@@ -24,7 +24,7 @@ CASES = sorted(DATA.glob("*.html"))
 
 
 def look_up_of(said: dict[str, Any]) -> LookUp:
-    return AuthorPage(said["asked"]) if said["look_up"] == "AuthorPage" else LookUpTarget(said["asked"])
+    return LookUp(said["look_up"], said["asked"])
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -15,10 +15,10 @@ from microsub.accounts.store import Accounts
 from microsub.base.errors import Forbidden, MicrosubError, ProviderUnavailable, Unauthorized
 from microsub.base.metrics import TOKEN_CHECKS
 from microsub.configuration.model import IdentitySettings
+from microsub.fetch import RequestFailure
 from microsub.identity.foreign_tokens import (
     Denied,
     ForeignTokenCheck,
-    NoAnswer,
     OtherUsersToken,
     TokenVerdict,
 )
@@ -32,7 +32,7 @@ ANN, ME, APP = "ann", "https://ann.example/", "https://app.example/"
 TOKEN = Credential(ANN, "ab" * 32)
 READ = Vouched(frozenset({"read"}), APP, NOW)
 GRANT = Grant(ANN, frozenset({"read"}))
-DOWN = NoAnswer("no answer after 10 s")
+DOWN = RequestFailure("no answer after 10 s")
 SETTINGS = IdentitySettings(token_cache=600, token_grace=3600)
 
 
@@ -177,7 +177,7 @@ async def test_grace_ends(world: World) -> None:
 
 async def test_a_provider_may_ask_for_peace(world: World) -> None:
     """Its Retry-After is respected, and clients get the remaining time."""
-    world.provider.says = NoAnswer("the server answered 429", 40)
+    world.provider.says = RequestFailure("the server answered 429", retry_after=40)
     assert (await world.refused(ProviderUnavailable)).retry_after == 40
     later = await world.refused(ProviderUnavailable, NOW + 15)
     assert (later.retry_after, later.why) == (25, "the server answered 429")
@@ -186,11 +186,11 @@ async def test_a_provider_may_ask_for_peace(world: World) -> None:
 
 async def test_a_missing_provider_is_no_outage(world: World) -> None:
     """If the page has no provider, new tokens are refused, and valid ones keep the grace period."""
-    world.provider.says = NoAnswer("nobody is named there", lasting=True)
+    world.provider.says = RequestFailure("nobody is named there", lasting=True)
     assert "nobody is named there" in (await world.refused(Unauthorized)).description
     world.provider.says = READ
     assert await world.check(credential=another(1)) == GRANT
-    world.provider.says = NoAnswer("nobody is named there", lasting=True)
+    world.provider.says = RequestFailure("nobody is named there", lasting=True)
     assert await world.check(NOW + 600, credential=another(1)) == GRANT
     with pytest.raises(Unauthorized):
         await world.check(NOW + 4200, credential=another(1))

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from microsub.accounts.foreign import Principal, Vouched
-from microsub.fetch import Fetcher, FetchSettings
+from microsub.fetch import Fetcher, FetchSettings, RequestFailure
 from microsub.identity import foreign_tokens
-from microsub.identity.foreign_tokens import Denied, Introspection, NoAnswer, OtherUsersToken, TokenVerdict
+from microsub.identity.foreign_tokens import Denied, Introspection, OtherUsersToken, TokenVerdict
 from microsub.identity.profiles import Profiles
 from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
@@ -207,7 +207,7 @@ async def test_unusable_replies_decide_nothing(newer: Asked, fault: Fault) -> No
     assert isinstance(await newer.ask(token), Vouched)
     newer.site.fault("introspection", fault)
     said = await newer.ask(token)
-    assert isinstance(said, NoAnswer)
+    assert isinstance(said, RequestFailure)
     assert token not in said.why
     assert not said.lasting
 
@@ -235,7 +235,7 @@ async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest
         newer.site.end_faults()
         newer.site.fault(where, Fault(hang=True))
         newer.profiles.forget(newer.alice.me)
-        assert await newer.ask(token) == NoAnswer("no answer after 0.2 s")
+        assert await newer.ask(token) == RequestFailure("no answer after 0.2 s")
 
 
 async def test_a_provider_that_is_gone(newer: Asked) -> None:
@@ -245,7 +245,7 @@ async def test_a_provider_that_is_gone(newer: Asked) -> None:
     newer.site.listening.down()
     for _ in range(2):
         said = await newer.ask(token)
-        assert isinstance(said, NoAnswer)
+        assert isinstance(said, RequestFailure)
         assert not said.lasting
         newer.profiles.forget(newer.alice.me)
 
@@ -255,14 +255,14 @@ async def test_a_provider_may_say_when_to_come_back(newer: Asked) -> None:
     for said, wait in (("17", 17), ("100000", 300), ("soon", None), ("-1", None), ("٣", None)):
         headers = (("Retry-After", said.encode().decode("latin-1")),)
         newer.site.fault("introspection", Fault(status=503, headers=headers))
-        assert await newer.ask(newer.grant()) == NoAnswer("the server answered 503", wait)
+        assert await newer.ask(newer.grant()) == RequestFailure("the server answered 503", retry_after=wait)
 
 
 async def test_a_page_without_provider_is_no_outage(newer: Asked) -> None:
     """This is not a temporary failure."""
     page = newer.site.page("/plain/", "<!doctype html><p>Hello")
     said = await newer.ask("token", me=page)
-    assert isinstance(said, NoAnswer)
+    assert isinstance(said, RequestFailure)
     assert said.lasting
     assert isinstance(await newer.ask("token", me=""), Denied)
 
@@ -276,14 +276,14 @@ async def test_private_networks_get_no_request(fetcher: Fetcher) -> None:
         Principal("alice", "https://alice.example/", "http://10.0.0.1/token"),
         Principal("alice", "https://alice.example/", "http://169.254.169.254/"),
     ):
-        assert isinstance(await asking.ask(who, "token", NOW), NoAnswer)
+        assert isinstance(await asking.ask(who, "token", NOW), RequestFailure)
 
 
 async def test_the_token_goes_no_further_than_the_provider(older: Asked) -> None:
     """A redirect to another origin ends the check before a request is sent there."""
     async with provider(Variant.older()) as stranger:
         older.site.fault("check", Fault(location=stranger.url("/token")))
-        assert isinstance(await older.ask(older.grant()), NoAnswer)
+        assert isinstance(await older.ask(older.grant()), RequestFailure)
         assert not stranger.asked
 
 
@@ -338,10 +338,10 @@ async def test_errors_contain_no_addresses(newer: Asked) -> None:
         {"token_endpoint": "ftp://hidden.example/token"},
     ):
         said = await newer.ask("made-up", **who)
-        assert isinstance(said, NoAnswer)
+        assert isinstance(said, RequestFailure)
         assert not re.search(r"hidden|127\.|example|://", said.why), said.why
         assert said.detail
     newer.site.fault("introspection", Fault(change={"me": "http://hidden:x@hidden.example/"}))
     said = await newer.ask(newer.grant())
-    assert isinstance(said, NoAnswer)
+    assert isinstance(said, RequestFailure)
     assert "hidden" not in said.why

@@ -10,7 +10,7 @@ from microsub.configuration.model import Quotas, UserSettings
 from microsub.formats.parse import parse
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
-from microsub.posts import FULL, FullText
+from microsub.posts import FULL, stored_full_text
 from microsub.posts.entries import items_to_store
 from microsub.posts.garbage import candidates
 from microsub.redis import keys
@@ -223,8 +223,8 @@ async def test_posts_are_shown_as_their_user_sees_them(alice: Publisher) -> None
     ids = await alice.items()
     await alice.add(ids["a"])
     await alice.add(ids["e"])
-    whole = FullText("<p>All of it.</p>", "All of it.")
-    await alice.server.items.note({ids["a"]: {FULL: whole.stored()}})
+    whole = stored_full_text(Content("<p>All of it.</p>", "All of it."))
+    await alice.server.items.note({ids["a"]: {FULL: whole}})
 
     async def shown(**settings: str) -> list[tuple[bool, str]]:
         await alice.reader.post(action="follow", method="settings", channel="home", url=FEED, **settings)

@@ -13,7 +13,6 @@ from microsub.feeds.requests import RequestSettings
 from microsub.polling.plan import (
     Failed,
     FeedAnswered,
-    Gone,
     Outcome,
     PollHistory,
     PollPlan,
@@ -96,7 +95,8 @@ def test_the_history_equals_the_plan(outcome: Outcome) -> None:
 
 def test_gone_is_written_down() -> None:
     """The record has the reason, and has no next poll."""
-    fields = fields_of(Gone("the server answered 410"), plan_next(PollHistory(), Gone(""), NOW, 0), None, NOW, NOW)
+    outcome = Failed("gone", "the server answered 410")
+    fields = fields_of(outcome, plan_next(PollHistory(), outcome, NOW, 0), None, NOW, NOW)
     assert (fields["gone"], fields["next_poll"]) == ("1", None)
     assert fields["last_error"] == "gone: the server answered 410"
 
@@ -368,19 +368,19 @@ def test_holds_end(until: float | None, held: bool) -> None:
     assert held_now(until, NOW) is held
 
 
-@pytest.mark.parametrize("outcome", [Failed("timeout", ""), Failed("throttled", "", 60), Gone("410")])
-def test_a_failure_teaches_nothing(outcome: Failed | Gone) -> None:
+@pytest.mark.parametrize("outcome", [Failed("timeout", ""), Failed("throttled", "", 60), Failed("gone", "410")])
+def test_a_failure_teaches_nothing(outcome: Failed) -> None:
     """The learnt interval stays for the time when the feed answers again."""
     history = PollHistory(interval=HOUR, gap=DAY, last_change=NOW - DAY, max_age=60)
     plan = plan_next(history, outcome, NOW, 0.5)
     assert (plan.interval, plan.gap, plan.last_change) == (HOUR, DAY, NOW - DAY)
-    if isinstance(outcome, Failed):
+    if outcome.reason != "gone":
         assert plan.max_age == 60
 
 
 def test_gone_stops() -> None:
     """After a 410 there is no next poll."""
-    assert plan_next(PollHistory(interval=HOUR), Gone("410"), NOW, 0.5).next_poll is None
+    assert plan_next(PollHistory(interval=HOUR), Failed("gone", "410"), NOW, 0.5).next_poll is None
 
 
 def test_success_ends_the_back_off() -> None:

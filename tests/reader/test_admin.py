@@ -10,7 +10,7 @@ import pytest
 from selectolax.lexbor import LexborNode as Node
 
 import microsub
-from microsub.admin import overview
+from microsub.admin import Hours, overview
 from microsub.admin.hours import HourFigures
 from microsub.base.clock import HOUR
 from microsub.base.errors import StoreUnavailable
@@ -114,14 +114,14 @@ async def test_the_overview_shows_what_can_be_read(admin: ReadingVisitor, monkey
 
     monkeypatch.setattr(overview, "PATIENCE", 0.5)
     monkeypatch.setattr(overview, "memory", silent)
-    found = admin.server.parts.overview
+    parts = admin.server.parts
     monkeypatch.setattr(overview, "backlogs", away)
     for part, name in (
-        (found.survey, "recent"),
-        (found.survey, "held"),
-        (found.presence, "alive"),
-        (found.accounts, "count"),
-        (found.hours, "last"),
+        (parts.survey, "recent"),
+        (parts.survey, "held"),
+        (parts.stores.presence, "alive"),
+        (parts.stores.accounts, "count"),
+        (Hours(admin.server.redis), "last"),
     ):
         monkeypatch.setattr(type(part), name, away)
     page = await admin.get("/admin")

@@ -7,7 +7,7 @@ import pytest
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import FollowSettings
-from microsub.posts import FULL, FullText
+from microsub.posts import FULL, stored_full_text
 from microsub.redis import keys
 from tests.articles.test_stage import HOST, page
 from tests.reader.conftest import ReadingVisitor
@@ -63,7 +63,7 @@ async def test_the_choice_on_the_feeds_page_changes_all_lists(
     ann: ReadingVisitor, server: World, site: Publisher
 ) -> None:
     id_ = await cut_post(ann, site)
-    await server.items.note({id_: {FULL: FullText("<p>All of it.</p>", "All of it.").stored()}})
+    await server.items.note({id_: {FULL: stored_full_text(Content("<p>All of it.</p>", "All of it."))}})
     feed = (await server.feeds.ensure(FEED, server.now)).id
     path = f"/feed/{feed}/settings"
     form = await ann.get(f"{path}?channel=home")

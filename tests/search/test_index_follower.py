@@ -12,7 +12,8 @@ import pytest
 
 from microsub.base.errors import SearchUnavailable
 from microsub.feeds.events import Event, Events
-from microsub.posts import FULL, FullText
+from microsub.model.jf2 import Content
+from microsub.posts import FULL, stored_full_text
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.search import index_follower
@@ -52,7 +53,7 @@ async def test_the_words_of_full_texts_are_found(replica: Replica, server: World
     feed = await store(candidate("one", text="the ferry, and …"))
     replica.follow()
     await replica.finds("ferry", "1")
-    await server.items.note({"1": {FULL: FullText("<p>The boat sails.</p>", "The boat sails.").stored()}})
+    await server.items.note({"1": {FULL: stored_full_text(Content("<p>The boat sails.</p>", "The boat sails."))}})
     await server.events.announce([Event("post_modified", feed.id, server.now, "1", "one", ("content",))])
     await replica.finds("boat", "1")
     assert await replica.found("ferry boat") == ["1"]

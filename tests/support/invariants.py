@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from microsub.admin.check.command import apply
-from microsub.admin.check.findings import Finding, InChannel
+from microsub.admin.check.findings import Finding, InTimeline
 from microsub.admin.check.invariants import disagreeing
 from microsub.admin.check.keynames import kinds
 from microsub.admin.check.look import sets_of
@@ -68,7 +68,7 @@ async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:
     """Repair everything that `violations` finds, and return it."""
     found = await _disagreeing(redis, user, uid)
-    await apply(redis, [Finding("timelines", "", one.what, InChannel(user, uid, one.item)) for one in found], now)
+    await apply(redis, [Finding("timelines", "", one.what, InTimeline(user, uid, one.item)) for one in found], now)
     return found
 
 

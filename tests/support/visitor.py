@@ -15,7 +15,7 @@ import httpx
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from starlette.types import ASGIApp
 
-from microsub.identity.passkeys import PasskeyAnswer
+from microsub.identity.passkeys import PasskeyMessage
 from tests.support.authenticator import Authenticator
 from tests.support.world import World
 
@@ -166,5 +166,5 @@ async def passkey_of(server: World, user: str = "ann") -> Authenticator:
     device = Authenticator(ORIGIN)
     passkeys = server.parts.local.passkeys
     asked = await passkeys.ask_to_make(ORIGIN, user)
-    await passkeys.make(ORIGIN, user, PasskeyAnswer(asked.secret, device.make(asked.options)), "Stick", server.now)
+    await passkeys.make(ORIGIN, user, PasskeyMessage(asked.secret, device.make(asked.content)), "Stick", server.now)
     return device

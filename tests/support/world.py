@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from microsub.accounts.post_room import PostRoom
 from microsub.accounts.store import ServiceTokens
-from microsub.admin.check.command import CheckReport
+from microsub.admin.check.command import CheckReport, check_store
 from microsub.admin.follow_repair import FollowRepair
 from microsub.backend_file.apply import Applier
 from microsub.backend_file.sync import Configuration, Timing
@@ -62,7 +62,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
 from microsub.server.app import create_app
 from microsub.server.backend import applier
-from microsub.server.jobs import checking, follow_repair
+from microsub.server.jobs import follow_repair
 from microsub.server.parts import WebParts, mention_receiver, noting_topics
 from microsub.server.poller import delivery, delivery_stages, feed_poller
 from microsub.server.stores import Stores, following, ingest, signed_feeds
@@ -243,7 +243,7 @@ class World(Stores):
 
     async def check(self, repair: bool = False) -> CheckReport:
         """The report of `microsub check`."""
-        return await replace(checking(self), pause=0).run(repair=repair)
+        return await check_store(self.redis, self.follow_repair, repair=repair, clock=self.clock, pause=0)
 
     # --- The pipeline
 

@@ -20,7 +20,7 @@ from microsub.base.urls import with_sign_in
 from microsub.configuration.model import OutputConfig
 from microsub.formats.parse import parse
 from microsub.micropub.properties import PostedItem
-from microsub.model.jf2 import Enclosure
+from microsub.model.jf2 import Content, Enclosure
 from microsub.model.reader import (
     MOST_KEPT,
     Episode,
@@ -31,7 +31,7 @@ from microsub.model.reader import (
 )
 from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.parsing.task import AnyTask
-from microsub.posts import AUTOMATIC, FULL, FULL_OF, FullText
+from microsub.posts import AUTOMATIC, FULL, FULL_OF, stored_full_text
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
 from microsub.redis import keys
@@ -136,7 +136,7 @@ async def live(world: World) -> None:
     await world.redis.command("DEL", keys.item(found[10]))
     await keep_reading(world, found[1:3])
     for item, more in ((found[1], {}), (found[2], {AUTOMATIC: "1"})):
-        full = FullText("<p>The whole <b>article</b></p>", "The whole article").stored()
+        full = stored_full_text(Content("<p>The whole <b>article</b></p>", "The whole article"))
         await world.items.note({item: {FULL: full, FULL_OF: f"https://a.example/{item}", **more}})
     imported = Imported(world.redis)
     ids = await imported.ids("ann", ["one", "two"])

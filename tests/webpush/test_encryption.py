@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from microsub.base.errors import InvalidRequest
-from microsub.webpush.encryption import MOST_BYTES, BrowserKeys, ServerKey
+from microsub.webpush.encryption import MOST_BYTES, ServerKey, browser_keys, encrypted
 from tests.support.push_service import PushedBrowser, claims, decoded, encoded, point
 
 # RFC 8291, section 5 and appendix A.
@@ -29,7 +29,7 @@ def test_the_example_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its key and salt give its body, and its browser can decrypt it."""
     monkeypatch.setattr("microsub.webpush.encryption.generate_private_key", lambda _curve: private(SENDER))
     monkeypatch.setattr("secrets.token_bytes", lambda _size: decoded(SALT))
-    assert encoded(BrowserKeys.of(PUBLIC, SECRET).encrypt(TEXT)) == BODY
+    assert encoded(encrypted(TEXT, *browser_keys(PUBLIC, SECRET))) == BODY
     assert PushedBrowser("", private(RECEIVER), decoded(SECRET)).decrypt(decoded(BODY)) == TEXT
 
 
@@ -37,8 +37,8 @@ def test_the_example_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_messages_of_any_size_are_decrypted(size: int) -> None:
     """Each message has a new key, and none is larger than push services accept."""
     browser = PushedBrowser("")
-    keys = BrowserKeys.of(browser.fields["public"], browser.fields["secret"])
-    first, second = keys.encrypt(b"x" * size), keys.encrypt(b"x" * size)
+    keys = browser_keys(browser.fields["public"], browser.fields["secret"])
+    first, second = encrypted(b"x" * size, *keys), encrypted(b"x" * size, *keys)
     assert browser.decrypt(first) == browser.decrypt(second) == b"x" * size
     assert first[:86] != second[:86]
 
@@ -58,7 +58,7 @@ def test_messages_of_any_size_are_decrypted(size: int) -> None:
 def test_invalid_keys_are_refused(public: str, secret: str) -> None:
     """A point that isn't on the curve would reveal the encrypted text."""
     with pytest.raises(InvalidRequest):
-        BrowserKeys.of(public, secret)
+        browser_keys(public, secret)
 
 
 def test_the_server_says_who_it_is() -> None:

@@ -11,9 +11,9 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from microsub.admin.check.findings import Finding, InArrivals, InChannel
+from microsub.admin.check.findings import Finding, InTimeline
 from microsub.admin.check.look import look
 from microsub.admin.follow_repair import FollowRepair
 from microsub.base.plaintext import escaped
@@ -69,47 +69,44 @@ class CheckReport:
         return "\n".join(map(escaped, [*lines, result]))
 
 
-@dataclass(eq=False, repr=False)
-class Checking:
-    """Examines and repairs a store, while any number of processes work on it."""
+async def check_store(
+    redis: Redis,
+    follow_repair: FollowRepair,
+    *,
+    repair: bool = False,
+    clock: Callable[[], float] = time.time,
+    pause: float = BETWEEN_LOOKS,
+) -> CheckReport:
+    """Examine a store while any number of processes work on it, and repair what can be repaired if requested."""
+    found, examined = await _confirmed(redis, clock, pause)
+    first: dict[Finding, None] = {}
+    for _ in range(_ROUNDS if repair else 0):
+        remediable = [one for one in found if one.remedy is not None]
+        first |= dict.fromkeys(found)
+        if not remediable:
+            break
+        await apply(redis, remediable, clock())
+        if any(one.remedy == "derive" for one in remediable):
+            await follow_repair.run(clock())
+        found, examined = await _confirmed(redis, clock, pause)
+    left = set(found)
+    return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
 
-    redis: Redis
-    follow_repair: FollowRepair
-    _: KW_ONLY
-    clock: Callable[[], float] = time.time
-    pause: float = BETWEEN_LOOKS
 
-    async def run(self, *, repair: bool = False) -> CheckReport:
-        """Examine everything, and repair what can be repaired if requested."""
-        found, examined = await self._look()
-        first: dict[Finding, None] = {}
-        for _ in range(_ROUNDS if repair else 0):
-            remediable = [one for one in found if one.remedy is not None]
-            first |= dict.fromkeys(found)
-            if not remediable:
-                break
-            await self._repair(remediable)
-            found, examined = await self._look()
-        left = set(found)
-        return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
-
-    async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
-        """The findings that all looks have in common, each once; only one look if the first finds nothing."""
-        latest = await look(self.redis, self.clock())
-        found = list(dict.fromkeys(latest.found))
-        for _ in range(_AGAIN):
-            if not found:
-                break
-            await asyncio.sleep(self.pause)
-            latest = await look(self.redis, self.clock())
-            before = set(found)
-            found = list(dict.fromkeys(one for one in latest.found if one in before))
-        return found, latest.examined
-
-    async def _repair(self, findings: Sequence[Finding]) -> None:
-        await apply(self.redis, findings, self.clock())
-        if any(one.remedy == "derive" for one in findings):
-            await self.follow_repair.run(self.clock())
+async def _confirmed(
+    redis: Redis, clock: Callable[[], float], pause: float
+) -> tuple[Sequence[Finding], Mapping[str, int]]:
+    """The findings that all looks have in common, each once; only one look if the first finds nothing."""
+    latest, examined = await look(redis, clock())
+    found = list(dict.fromkeys(latest))
+    for _ in range(_AGAIN):
+        if not found:
+            break
+        await asyncio.sleep(pause)
+        latest, examined = await look(redis, clock())
+        before = set(found)
+        found = list(dict.fromkeys(one for one in latest if one in before))
+    return found, examined
 
 
 def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:
@@ -136,19 +133,17 @@ async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
     remedies = [finding.remedy for finding in findings]
     plain = [command for one in remedies if isinstance(one, tuple) for command in one]
     await in_batches(redis, plain)
-    by_channel: defaultdict[tuple[str, str], list[InChannel]] = defaultdict(list)
+    by_channel: defaultdict[tuple[str, str | None], list[InTimeline]] = defaultdict(list)
     for one in remedies:
-        if isinstance(one, InChannel):
+        if isinstance(one, InTimeline):
             by_channel[one.user, one.uid].append(one)
-    for (user, uid), several in by_channel.items():
+    # Orders of arrival last, since they follow what the channels show.
+    for (user, uid), several in sorted(by_channel.items(), key=lambda entry: entry[0][1] is None):
+        if uid is None:
+            await repair_arrivals(redis, user, sorted({one.item for one in several}, key=int), now)
+            continue
         await repair_items(redis, user, uid, distinct(one.item for one in several), now)
         missing = distinct(one.item for one in several if one.missing)
         if missing:
             await take_out(redis, user, uid, missing, Leaving(Reason.SWEPT), now)
         await settle(redis, user, uid, [one.ruled for one in several if one.ruled is not None], now)
-    by_user: defaultdict[str, list[str]] = defaultdict(list)
-    for one in remedies:
-        if isinstance(one, InArrivals):
-            by_user[one.user].append(one.item)
-    for user, items in by_user.items():
-        await repair_arrivals(redis, user, sorted(items, key=int), now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,27 +10,21 @@ from microsub.redis.protocol import Command
 
 
 @dataclass(frozen=True, slots=True)
-class InChannel:
+class InTimeline:
     """Bring one id of a channel into a valid state: its sets agree, its place follows the rules (`ruled`), or, if there
     is no such item (`missing`), it leaves permanently.
+
+    Without `uid`: correct its place in the user's order of arrival by the channels that show it.
     """
 
     user: str
-    uid: str
+    uid: str | None
     item: str
     missing: bool = False
     ruled: TimelineItem | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InArrivals:
-    """Correct an item's place in a user's order of arrival by what the channels show."""
-
-    user: str
-    item: str
-
-
-Remedy = tuple[Command, ...] | InChannel | InArrivals | Literal["derive"]
+Remedy = tuple[Command, ...] | InTimeline | Literal["derive"]
 """How to repair: by idempotent commands that do no harm if the damage no longer exists; as said by the class; or by
 deriving followers, addresses and the schedule from the channels (`admin.follow_repair`).
 """
@@ -50,11 +43,3 @@ class Finding:
     subject: str
     what: str
     remedy: Remedy | None = field(default=None, compare=False)
-
-
-@dataclass(slots=True)
-class Findings:
-    """The findings of one look, and how much it has examined."""
-
-    found: list[Finding] = field(default_factory=list)
-    examined: Counter[str] = field(default_factory=Counter)

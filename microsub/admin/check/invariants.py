@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from microsub.admin.check.findings import Finding, InArrivals, InChannel, Remedy
+from microsub.admin.check.findings import Finding, InTimeline, Remedy
 from microsub.admin.check.keynames import Kind, kinds, looks_like_ours
 from microsub.admin.check.seen import CLAIMED, INDEXED, SHOWN, Seen
 from microsub.base.digests import sha256_hex
@@ -38,7 +38,7 @@ def sets_agree(user: str, uid: str, sets: Sets) -> Iterator[Finding]:
     """Invariant 1, for one channel."""
     for what, ids in disagreeing(sets).items():
         for item in sorted(ids):
-            yield Finding("timelines", f"{user}/{uid} {item}", what, InChannel(user, uid, item))
+            yield Finding("timelines", f"{user}/{uid} {item}", what, InTimeline(user, uid, item))
 
 
 def disagreeing(sets: Sets) -> dict[str, set[str]]:
@@ -97,7 +97,7 @@ def missing_in_channel(seen: Seen, user: str, uid: str, sets: Sets) -> Iterator[
     """Invariant 4, for one channel."""
     posts, _, _, hidden, _, _ = sets
     for item in items_exist(seen, posts.keys() | hidden.keys()):
-        remedy = InChannel(user, uid, item, missing=True)
+        remedy = InTimeline(user, uid, item, missing=True)
         yield Finding("timelines", f"{user}/{uid} {item}", "an id without an item", remedy)
 
 
@@ -126,7 +126,7 @@ def keys_are_named(key: str, kind: Kind | None, ttl: int) -> Iterator[Finding]:
 
 def copies_agree(seen: Seen) -> Iterator[Finding]:
     """Invariant 6: the list of users and their records, followers and subscriptions, addresses and feeds, schedule and
-    followed feeds, handles and passkeys, counters and ids.
+    followed feeds, handles and passkeys.
     """
     yield from _users(seen)
     yield from _followers(seen)
@@ -140,10 +140,12 @@ def copies_agree(seen: Seen) -> Iterator[Finding]:
         # A handle is never assigned again, so it can't stand for another user later.
         remedy = (("HDEL", keys.handles(), handle),)
         yield Finding("users", f"{keys.handles()} {handle}", "a handle without a user", remedy)
-    for counter in seen.counters:
-        if counter.newest > max(counter.first, counter.last):
-            remedy = (("INCRBY", counter.key, counter.newest - counter.last),)
-            yield Finding("keys", counter.key, "lower than an id already in use", remedy)
+
+
+def counter_leads(key: str, first: int, last: int, newest: int) -> Iterator[Finding]:
+    """Invariant 6: a counter of ids, read first and last, isn't lower than the newest id in use."""
+    if newest > max(first, last):
+        yield Finding("keys", key, "lower than an id already in use", (("INCRBY", key, newest - last),))
 
 
 def _users(seen: Seen) -> Iterator[Finding]:
@@ -194,7 +196,7 @@ def rules_hold(
     elif item.id in hidden and item.id not in posts:
         what = "hidden, though not muted"
     if what:
-        yield Finding("timelines", f"{user}/{uid} {item.id}", what, InChannel(user, uid, item.id, ruled=item))
+        yield Finding("timelines", f"{user}/{uid} {item.id}", what, InTimeline(user, uid, item.id, ruled=item))
 
 
 def outputs_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[Finding]:
@@ -288,4 +290,4 @@ def arrivals_agree(
     """Invariant 8, for one user: how many channels show each item, and the contents of the order."""
     for what, items in disagreeing_arrivals(shown, places, more).items():
         for item in items:
-            yield Finding("timelines", f"{user} {item}", what, InArrivals(user, item))
+            yield Finding("timelines", f"{user} {item}", what, InTimeline(user, None, item))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from microsub.admin.check.findings import Finding
 from microsub.feeds import FeedRecord
 from microsub.model.reader import Subscription
 
@@ -63,16 +64,6 @@ class KnownItems:
                     yield str(chunk * _CHUNK + place)
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """A counter of ids: its key, its value at the `first` and `last` reading, and the `newest` existing id."""
-
-    key: str
-    first: int
-    last: int
-    newest: int
-
-
 @dataclass(slots=True)
 class Seen:
     """The data that a look has read so far. Times are Unix seconds.
@@ -84,6 +75,7 @@ class Seen:
     feed's own list may lack them, `followers` the channels in the feed's own list. `urls` is `feeds:by-url`. `handles`
     are the users' own handles of passkeys by user, `handle_index` users by handle. `polled` are the feeds in the
     schedule, `output_feeds` each user's output feeds that have a record, `media` each user's files by their tokens.
+    `found` are broken invariants, `examined` counts what was examined by its kind.
     """
 
     now: float
@@ -105,7 +97,8 @@ class Seen:
     polled: set[str] = field(default_factory=set)
     handles: dict[str, str] = field(default_factory=dict)
     handle_index: Mapping[str, str] = field(default_factory=dict)
-    counters: list[Counter] = field(default_factory=list)
+    found: list[Finding] = field(default_factory=list)
+    examined: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
 def batched(parts: Iterable[_Part], size: int) -> Iterable[list[_Part]]:

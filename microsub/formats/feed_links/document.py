@@ -270,14 +270,14 @@ def _same_site(one: str, other: str) -> bool:
 def _itself_as_page(text: str, url: str) -> list[FeedLink]:
     """The page as an h-feed, unless it is the permalink of one post."""
     try:
-        raw = hfeed.to_jf2(text, url)
+        feed, entries = hfeed.to_jf2(text, url)
     except (ParseError, RecursionError, ValueError, AttributeError, TypeError, KeyError):
         return []
-    if len(raw.entries) == 1:
-        page = raw.entries[0].entry.url
+    if len(entries) == 1:
+        page = entries[0].entry.url
         if normalise_url(page or "") == normalise_url(url) or (page is None and parts_of(url).path.strip("/")):
             return []
-    return [_itself(raw.feed)]
+    return [_itself(feed)]
 
 
 def _distinct(links: Iterable[FeedLink]) -> list[FeedLink]:

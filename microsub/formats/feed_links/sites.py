@@ -26,16 +26,11 @@ _KEYS = {
 _WORD = re.compile(r"%([A-Z_]+)%")
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A pattern in an attribute of the elements of `selector`, or anywhere in the source.
+Mark = tuple[re.Pattern[str], str, str]
+"""A pattern in an attribute (the last) of the elements of a selector, or anywhere in the source without a selector.
 
-    Elements instead of one pattern over tags, because that would take quadratic time on a hostile page.
-    """
-
-    pattern: re.Pattern[str]
-    selector: str = ""
-    attribute: str = "content"
+Elements instead of one pattern over tags, because that would take quadratic time on a hostile page.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +80,7 @@ def _site(row: Mapping[str, Any], words: Mapping[str, str]) -> Site:
     if not site.feeds:
         raise ValueError("'feeds' is empty: expected at least one address")
     groups = {"origin", *site.host.groupindex, *site.path.groupindex}
-    for known in [groups | set(mark.pattern.groupindex) for mark in site.page] or [groups]:
+    for known in [groups | set(pattern.groupindex) for pattern, *_ in site.page] or [groups]:
         for feed in site.feeds:
             if missing := _names(feed.url + (feed.title or "")) - known:
                 raise ValueError(f"{feed.url} has placeholders that no pattern fills: {sorted(missing)}")
@@ -110,8 +105,8 @@ def _feed(row: Mapping[str, Any]) -> FeedLink:
 def _mark(row: Mapping[str, Any], words: Mapping[str, str]) -> Mark:
     _check_keys(row, "mark", () if "generator" in row else ("pattern",))
     if "generator" in row:
-        return Mark(_pattern(rf"(?i)\A{row['generator']}\b", words), "meta[name=generator]")
-    return Mark(_pattern(row["pattern"], words), row.get("selector", ""), row.get("attribute", "content"))
+        return _pattern(rf"(?i)\A{row['generator']}\b", words), "meta[name=generator]", "content"
+    return _pattern(row["pattern"], words), row.get("selector", ""), row.get("attribute", "content")
 
 
 def _pattern(text: str, words: Mapping[str, str]) -> re.Pattern[str]:
@@ -190,11 +185,12 @@ def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> 
 
 
 def _look(mark: Mark, text: str, tree: LexborHTMLParser | None) -> re.Match[str] | None:
-    if not mark.selector:
-        return mark.pattern.search(text)
-    nodes = tree.css(mark.selector)[:_MOST_ELEMENTS] if tree is not None else []
-    values = ((node.attributes.get(mark.attribute) or "")[:_LONGEST_ATTRIBUTE] for node in nodes)
-    return next((match for value in values if (match := mark.pattern.search(value))), None)
+    pattern, selector, attribute = mark
+    if not selector:
+        return pattern.search(text)
+    nodes = tree.css(selector)[:_MOST_ELEMENTS] if tree is not None else []
+    values = ((node.attributes.get(attribute) or "")[:_LONGEST_ATTRIBUTE] for node in nodes)
+    return next((match for value in values if (match := pattern.search(value))), None)
 
 
 def _plain(text: str) -> str:

@@ -22,7 +22,7 @@ from microsub.formats.entry_id import is_teaser
 from microsub.formats.html import HTML_TYPES, players
 from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import MAX_TITLE, title_text
-from microsub.formats.normalise import RawEntry, RawFeed
+from microsub.formats.normalise import RawEntry
 from microsub.formats.podcast import place_of, podcast_of
 from microsub.formats.xml import media, xmlfeed
 from microsub.model.jf2 import Card, Entry, Feed
@@ -42,7 +42,7 @@ _DESCRIPTIONS = ("subtitle", "summary", "itunes_subtitle")
 Node = dict[str, Any]
 
 
-def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
+def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> tuple[Feed, list[RawEntry]]:
     """Read a feed document, whose text `pieces` returns.
 
     `url` is its address, the base of relative links. Raises ParseError if it contains neither a feed nor an entry.
@@ -55,7 +55,7 @@ def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
         raise ParseError(url, "this looks like XML, but not like RSS, RDF or Atom")
     feed = _feed(channel, version, url)
     base = _site(channel, url, atom=feed.format == "atom")
-    return RawFeed(feed, [_entry(entry, channel, version, base) for entry in entries])
+    return feed, [_entry(entry, channel, version, base) for entry in entries]
 
 
 def _feed(channel: Node, version: str, url: str) -> Feed:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from microsub.base.identifiers import endpoint, identifier, shown
 from microsub.base.texts import N_, Sentence, duration
 from microsub.fetch import Answered, FetchFailed, Hop
-from microsub.identity.profiles import Claims
+from microsub.identity.profiles import Profile
 from microsub.identity.protocol.documents import (
     LinkLine,
     ServerMetadata,
@@ -155,7 +155,7 @@ def page_finding(page: Answered, *, is_html: bool) -> PageFinding:
     return say("page" if is_html else "page-not-html", url=page.final_url, status=page.status, kind=kind)
 
 
-def address_findings(me: str, hops: Sequence[Hop], trail: Claims, *, private: bool) -> Findings:
+def address_findings(me: str, hops: Sequence[Hop], trail: Profile, *, private: bool) -> Findings:
     """Findings about the identity at this address, according to its redirects."""
     urls = [me, *(hop.url for hop in hops)]
     if not private and any(a.startswith("https:") and b.startswith("http:") for a, b in pairwise(urls)):
@@ -310,12 +310,12 @@ def user_in(microsub: str, base: str) -> str | None:
     return unquote(name) if name != path and "/" not in name else None
 
 
-def user_of(trail: Claims, here: CheckedAgainst) -> str | None:
+def user_of(trail: Profile, here: CheckedAgainst) -> str | None:
     """The owner of the page, among the users that the visitor may know about."""
     return next((name for name, me in here.people.items() if me in trail.names), None)
 
 
-def endpoint_findings(microsub: str, here: CheckedAgainst, trail: Claims, *, own_provider: bool) -> Findings:
+def endpoint_findings(microsub: str, here: CheckedAgainst, trail: Profile, *, own_provider: bool) -> Findings:
     """Findings about the user in the endpoint's address, and whether the page is theirs."""
     if here.base is None or not is_own(microsub, here.base):
         yield say("another-servers-endpoint" if here.base else "endpoint", url=microsub)
@@ -334,7 +334,7 @@ def endpoint_findings(microsub: str, here: CheckedAgainst, trail: Claims, *, own
             yield from _account(known, here, trail)
 
 
-def _account(user: str, here: CheckedAgainst, trail: Claims) -> Findings:
+def _account(user: str, here: CheckedAgainst, trail: Profile) -> Findings:
     theirs, known = here.people.get(user), user_of(trail, here)
     name = shown(user)
     if theirs is None and here.everybody and known is not None:

@@ -13,7 +13,7 @@ from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.identity.clients import Asker
 from microsub.identity.local_sign_in import LocalSignIn, SignInOrigin
-from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
+from microsub.identity.passkeys import PasskeyMessage, relying_party
 from microsub.identity.passwords import repeated_password
 from microsub.identity.protocol.documents import is_own, profile_page
 from microsub.web.headers import page_headers
@@ -80,13 +80,13 @@ def can_use_passkeys(visit: PageVisit) -> bool:
     return relying_party(visit.base) is not None
 
 
-def passkey_question(asked: PasskeyQuestion) -> Response:
+def passkey_question(asked: PasskeyMessage) -> Response:
     """The passkey options for the browser's script, see `static/passkeys.js`."""
-    body = orjson.dumps({"secret": asked.secret, "options": asked.options})
+    body = orjson.dumps({"secret": asked.secret, "options": asked.content})
     return Response(body, headers={**page_headers(), "content-type": "application/json"})
 
 
-def passkey_answer(visit: PageVisit) -> PasskeyAnswer:
+def passkey_answer(visit: PageVisit) -> PasskeyMessage:
     """The passkey answer that the script has put into a form. Raises InvalidRequest."""
     try:
         answer: Any = orjson.loads(visit.form.get("answer", ""))
@@ -95,4 +95,4 @@ def passkey_answer(visit: PageVisit) -> PasskeyAnswer:
     if not isinstance(answer, dict):
         text = N_("The form contains no passkey response. Passkeys require JavaScript.")
         raise InvalidRequest(text)
-    return PasskeyAnswer(visit.form.get("secret", ""), answer)
+    return PasskeyMessage(visit.form.get("secret", ""), answer)

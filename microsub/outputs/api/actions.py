@@ -29,8 +29,9 @@ MOST_OF_DESCRIPTION = 2000
 
 
 def _edited(done: Edited, unknown: Sequence[str] = ()) -> Reply:
-    names = [*done.unknown, *unknown]
-    return {"result": "ok", "updated": done.changed, **({"unknown": names} if names else {})}
+    changed, strangers = done
+    names = [*strangers, *unknown]
+    return {"result": "ok", "updated": changed, **({"unknown": names} if names else {})}
 
 
 def _name(params: Params) -> str:

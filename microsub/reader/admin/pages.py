@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.accounts import Accounts, UserQuotas
-from microsub.admin import STATES, FollowedFeed, HourFigures, ServerOverview, Survey, unless_away
+from microsub.admin import STATES, FollowedFeed, HourFigures, ServerState, Survey, unless_away
 from microsub.backend_file import Applied, AppliedFile
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
@@ -56,7 +56,7 @@ def routes(
     site: PageSite,
     quotas: UserQuotas,
     *,
-    overview: ServerOverview,
+    overview: Callable[[float], Awaitable[ServerState]],
     survey: Survey,
     post_search: PostSearch | None,
     feeds: Feeds,
@@ -98,8 +98,10 @@ def routes(
 # --- overview -------------------------------------------------------------------------------------------------------
 
 
-async def _overview(overview: ServerOverview, survey: Survey, search: PostSearch | None, visit: PageVisit) -> Response:
-    state = await overview.look(visit.now)
+async def _overview(
+    state_at: Callable[[float], Awaitable[ServerState]], survey: Survey, search: PostSearch | None, visit: PageVisit
+) -> Response:
+    state = await state_at(visit.now)
     plots = {
         "polls": Plot.of(state.hours, lambda hour: hour.polls, lambda hour: hour.failed),
         "posts": Plot.of(state.hours, lambda hour: hour.posts),

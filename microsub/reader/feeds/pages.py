@@ -121,17 +121,6 @@ class FeedRow:
         return self.condition.state in {"failing", "gone"}
 
 
-@dataclass(frozen=True, slots=True)
-class ShownPage:
-    """A preview of a full text: the title of the post, and its HTML for a page, or why there is none."""
-
-    title: str
-    html: Markup | None = None
-    why: str = ""
-
-
-NO_PAGE = "none of its latest posts is an article with a page of its own"
-
 Sorting = Literal["name", "channel", "posts", "last", "trouble"]
 _SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
     "name": lambda row: by_name(row.name),
@@ -330,20 +319,18 @@ class FeedPages:
     def _go(self, visit: PageVisit, uid: str, follow: Subscription, **about: str) -> Response:
         return visit.go(f"{FEED}/{follow.feed}/settings", channel=uid, **about)
 
-    async def _shown_page(self, visit: PageVisit, record: FeedRecord, own: FollowSettings) -> ShownPage:
-        """The newest post with the full text that these selectors give."""
+    async def _shown_page(self, visit: PageVisit, record: FeedRecord, own: FollowSettings) -> tuple[str, str, str]:
+        """The title of the newest post, and its HTML with the full text of these selectors, or why there is none."""
         if not self._limiter.count(TEXTS_OF_USER, visit.user):
             raise TooManyRequests(N_("Too many full texts at once. Try again in a minute."), 60)
-        found = await self._articles.try_newest(record, own)
-        if found is None:
-            return ShownPage("", why=NO_PAGE)
-        if isinstance(found.found, NoArticle):
-            return ShownPage(found.title, why=found.found.why)
+        title, found = await self._articles.try_newest(record, own)
+        if isinstance(found, NoArticle):
+            return title, "", found.why
         address = await self._images.addresses(visit.user)
         href = visit.site.pages.href
         fit = body_fitter(lambda url: href(path) if (path := address(url)) else "")
-        html = fit(beginning_of(found.found.html or ""))
-        return ShownPage(found.title, Markup(html))  # noqa: S704 - written by the sanitiser
+        html = fit(beginning_of(found.html or ""))
+        return title, Markup(html), ""  # noqa: S704 - written by the sanitiser
 
     async def _picture(self, visit: PageVisit, record: FeedRecord) -> str:
         address = await self._images.addresses(visit.user)
@@ -516,17 +503,6 @@ def advice_on(record: FeedRecord) -> str:
 # --- the sidebar --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BranchLink:
-    """A feed below its channel in the sidebar."""
-
-    id: str
-    name: str
-    address: str
-    photo: str
-    unread: int
-
-
 async def _branch(reader: ReaderSite, reading: ReaderViews, images: Images, visit: PageVisit) -> Response:
     """The feeds of a channel with their unread posts: a part of the sidebar, or a page of its own."""
     user, uid = await reader.user(visit), visit.request.path_params["uid"]
@@ -539,12 +515,14 @@ async def _branch(reader: ReaderSite, reading: ReaderViews, images: Images, visi
         path = address(url) if url else ""
         return href(path) if path else ""
 
-    feeds = [
-        BranchLink(one.feed, one.name, href(TimelinePlace(uid, "all", one.feed).start), picture(one.photo), one.unread)
-        for one in branch
-    ]
+    shown = {
+        "feeds": branch,
+        "uid": uid,
+        "picture": picture,
+        "start": lambda feed: TimelinePlace(uid, "all", feed).start,
+    }
     if "part" in visit.query:
-        return visit.page("branch.html", feeds=feeds, uid=uid)
+        return visit.page("branch.html", **shown)
     links: ChannelLinks = await reader.links(visit)
     channel = next((link for link in links if link.uid == uid), None)
-    return visit.page("channel-feeds.html", feeds=feeds, uid=uid, channel=channel, channels=links)
+    return visit.page("channel-feeds.html", **shown, channel=channel, channels=links)

@@ -12,7 +12,6 @@ import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from microsub.base.digests import base64url, is_same, keyed_digest
 from microsub.base.errors import NotFound, StoreFull, StoreUnavailable, TooManyRequests
@@ -40,15 +39,6 @@ LONGEST = 4096
 _ACCEPT = ", ".join(PICTURES)
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """An unchanged picture, its type by its first bytes, and what gives its place back once it is sent."""
-
-    body: bytes
-    content_type: str
-    leave: Callable[[], None]
-
-
 class Images:
     """Signs addresses of pictures and fetches them. Belongs to one event loop."""
 
@@ -68,8 +58,8 @@ class Images:
 
         return address
 
-    async def fetch(self, user: str, signature: str, place: str) -> Picture:
-        """The picture at one of our addresses; the caller leaves its place.
+    async def fetch(self, user: str, signature: str, place: str) -> tuple[bytes, str, Callable[[], None]]:
+        """The unchanged picture at one of our addresses, its type by its first bytes, and a function to call once sent.
 
         Raises NotFound, also if it isn't a picture; TooManyRequests.
         """
@@ -82,7 +72,7 @@ class Images:
             kind = picture_type(found.body) if isinstance(found, Answered) and found.status == 200 else None
             if kind is None or not isinstance(found, Answered):
                 raise NotFound(N_("There is no picture at this address."))
-            return Picture(found.body, kind, taken.pop_all().close)
+            return found.body, kind, taken.pop_all().close
 
     def _admit(self, user: str) -> Callable[[], None]:
         """Reserve a slot for a picture; returns a function that frees it. Raises TooManyRequests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,11 +21,11 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, FEED, SEARCH, ListPart, SearchLink, TimelinePlace
+from microsub.reader.places import CHANNEL, FEED, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
-from microsub.reader.reading.own_feeds import OwnFeed, OwnFeeds
+from microsub.reader.reading.own_feeds import OwnFeeds
 from microsub.reader.reading.post_page import answering_state
 from microsub.reader.reading.posts import PostViews, UnavailablePost, grouped, in_order
 from microsub.reader.reading.undo import UndoRecords
@@ -72,19 +72,6 @@ def routes(reader: ReaderSite, redis: Redis, listeners: Listeners, images: Image
         page(site, DISPLAY, display),
         form(site, DISPLAY, partial(_set_display, reader), display),
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResults:
-    """What a page of a search shows beside the posts.
-
-    `found` has their number (`count`) and whether there are `more`, None if they weren't counted; `feeds` are those of
-    the user that are called so; `kept` is the search in the list of channels.
-    """
-
-    found: Mapping[str, Any] | None
-    feeds: Sequence[OwnFeed]
-    kept: SearchLink | None
 
 
 class TimelinePages:
@@ -188,11 +175,11 @@ class TimelinePages:
             except RequestError as error:
                 visit.problem = error
         words = [word for phrase in hits.phrases for word in phrase.words] if place == place.at_start else []
-        results = SearchResults(
-            reply.get("_found"),
-            await self._own_feeds.called(user, links, words) if words else (),
-            next((one for one in links.searches if one.is_at(place)), None),
-        )
+        results = {
+            "found": reply.get("_found"),
+            "feeds": await self._own_feeds.called(user, links, words) if words else (),
+            "kept": next((one for one in links.searches if one.is_at(place)), None),
+        }
         return await self._posts_page(visit, place, reply, links, replace(display, group="none"), hits, search=results)
 
     async def _posts_page(
@@ -204,7 +191,7 @@ class TimelinePages:
         display: ChannelDisplay,
         hits: SearchHits = NO_HITS,
         *,
-        search: SearchResults | None = None,
+        search: Mapping[str, Any] | None = None,
         newest: str = "",
         source: dict[str, str] | None = None,
         home: bool = False,
@@ -341,13 +328,13 @@ async def _changes(listeners: Listeners, user: str, slots: Sequence[Slot]) -> As
 
 async def _image(images: Images, visit: PageVisit) -> Response:
     user, asked = visit.require_session().user, visit.request.path_params
-    found = await images.fetch(user, asked["signature"], asked["address"])
+    body, kind, leave = await images.fetch(user, asked["signature"], asked["address"])
     headers = {
-        **{"content-type": found.content_type, "cache-control": f"private, max-age={WEEK}, immutable"},
+        **{"content-type": kind, "cache-control": f"private, max-age={WEEK}, immutable"},
         **{"x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox"},
         **{"cross-origin-resource-policy": "same-origin", "referrer-policy": "no-referrer"},
     }
-    return SentResponse(Response(found.body, headers=headers), found.leave)
+    return SentResponse(Response(body, headers=headers), leave)
 
 
 async def _display(reader: ReaderSite, visit: PageVisit) -> Response:

@@ -29,6 +29,7 @@ from microsub.posts import PostWriter, items_to_store, scores_of, settled
 from microsub.timelines import ReadState
 from microsub.transfer import ChannelImport, ImportReport, Skipped
 from microsub.transfer.ekster import OLD_POST, source_among
+from microsub.transfer.foreign_posts import ReaderPost
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts
@@ -49,26 +50,10 @@ _ORDER = "order"
 """The member of `keys.imported` that records that the channels were put in their old order, which happens once."""
 
 
-@dataclass(slots=True)
-class _Read:
-    """One post as read: its old id, its state, and the URL of its feed."""
-
-    old: str
-    post: Entry
-    is_read: bool
-    feed: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class OldFile:
-    """The old server's backend.json: its user, and their channels by the uid in its database.
-
-    `warnings` are sentences about settings that can't be imported.
-    """
-
-    user: UserConfig
-    uids: Mapping[str, str]
-    warnings: tuple[str, ...] = ()
+OldFile = tuple[UserConfig, Mapping[str, str], tuple[str, ...]]
+"""The old server's backend.json: its user, their channels by the uid in its database, and sentences about settings that
+can't be imported.
+"""
 
 
 def read_old(body: bytes, file: str, environ: Mapping[str, str]) -> OldFile:
@@ -79,7 +64,7 @@ def read_old(body: bytes, file: str, environ: Mapping[str, str]) -> OldFile:
     if not report.document.legacy:
         raise ConfigError(file=file, path="", found="the current form", expected="the backend.json of the old server")
     (user,) = report.document.backend.users.values()
-    return OldFile(user, channel_uids(orjson.loads(body)), report.warnings)
+    return user, channel_uids(orjson.loads(body)), report.warnings
 
 
 @dataclass(eq=False, repr=False)
@@ -106,13 +91,13 @@ class Importing:
         Raises InvalidRequest if the name is invalid, if another user already has the file's URL, or if the database has
         nothing of that server.
         """
-        old, uids = file.user, file.uids
+        old, uids, warnings = file
         if await source.is_empty([*uids, NOTIFICATIONS]):
             raise InvalidRequest(
                 "nothing of ekster is in that Redis: it has neither 'channels' nor posts of the file's channels; check "
                 "the URL, and the number of the database at its end"
             )
-        report = ImportReport(user, dry_run, notes=list(file.warnings))
+        report = ImportReport(user, dry_run, notes=list(warnings))
         wanted = _with_notifications(old, uids)
         if await self.accounts.user(user) is None:
             await self.people.vet(made := Change(ChangeKind.USER_ADDED, user, value=old.me))
@@ -172,11 +157,11 @@ class Importing:
             undated = _place_undated(found, now, undated)
             if report.dry_run:
                 continue
-            by_feed: dict[str | None, list[_Read]] = {}
+            by_feed: dict[str, list[ReaderPost]] = {}
             for one in found:
                 by_feed.setdefault(one.feed, []).append(one)
             for url, posts in by_feed.items():
-                if url is None:
+                if not url:
                     await self._own(user, channel.uid, posts, counted, now)
                 else:
                     await self._of_feed(url, posts, arrived, read, counted, now)
@@ -186,7 +171,7 @@ class Importing:
     async def _of_feed(
         self,
         url: str,
-        posts: Sequence[_Read],
+        posts: Sequence[ReaderPost],
         arrived: dict[str, list[str]],
         read: list[str],
         counted: ChannelImport,
@@ -199,7 +184,7 @@ class Importing:
         record = await self.feeds.ensure(url, now)
         candidates = _to_store(posts, url, now)
         wanted = {to_store.guid: to_store for to_store in candidates}
-        read_there = {to_store.guid for post, to_store in zip(posts, candidates, strict=True) if post.is_read}
+        read_there = {to_store.guid for post, to_store in zip(posts, candidates, strict=True) if post.read}
         known = await self.imported.claims(record.id, list(wanted))
         counted.known += len(known)
         new = [to_store for guid, to_store in wanted.items() if guid not in known]
@@ -209,22 +194,22 @@ class Importing:
         arrived.setdefault(url, []).extend(known.values())
         read += [item_id for guid, item_id in known.items() if guid in read_there]
 
-    async def _own(self, user: str, uid: str, posts: Sequence[_Read], counted: ChannelImport, now: float) -> None:
+    async def _own(self, user: str, uid: str, posts: Sequence[ReaderPost], counted: ChannelImport, now: float) -> None:
         """Add posts of no feed directly to their channel."""
-        missing = set(await self.imported.missing(user, uid, [post.old for post in posts]))
+        missing = set(await self.imported.missing(user, uid, [post.id for post in posts]))
         counted.known += len(posts) - len(missing)
-        due = [post for post in posts if post.old in missing]
-        ids = await self.imported.ids(user, [post.old for post in due])
-        candidates = dict(zip((ids[post.old] for post in due), _to_store(due, "", now), strict=True))
+        due = [post for post in posts if post.id in missing]
+        ids = await self.imported.ids(user, [post.id for post in due])
+        candidates = dict(zip((ids[post.id] for post in due), _to_store(due, "", now), strict=True))
         await self.imported.write(candidates, now)
         limit = (await self.channel_settings(user, uid)).max_items or 0
         items = {item.id: item for item in await self.items.timeline_items(list(candidates))}
         for item_id in candidates:
             await self.adder.put(user, uid, items[item_id], now, limit, unfiltered=True)
-        read = [ids[post.old] for post in due if post.is_read]
+        read = [ids[post.id] for post in due if post.read]
         if read:
             await ReadState(self.redis, self.items).mark(user, uid, read, "read", now)
-        await self.imported.arrived(user, uid, [post.old for post in due])
+        await self.imported.arrived(user, uid, [post.id for post in due])
 
     async def _arrive(
         self, user: str, channel: ChannelConfig, arrived: Mapping[str, Sequence[str]], read: Sequence[str], now: float
@@ -310,7 +295,7 @@ async def _converted(
     feeds: Sequence[str],
     counted: ChannelImport,
     report: ImportReport,
-) -> list[_Read]:
+) -> list[ReaderPost]:
     """The valid items; invalid ones are added to the report."""
     found = []
     for item, is_read, at in batch:
@@ -330,30 +315,30 @@ async def _converted(
         counted.of_no_feed += feed is None
         counted.read += is_read
         counted.unread += not is_read
-        found.append(_Read(item.id, post, is_read, feed))
+        found.append(ReaderPost(item.id, feed or "", post, is_read))
     # Newest first, as in a feed's document, so that ids and ties are the same as after a poll.
-    return sorted(found, key=lambda one: _time(one.post), reverse=True)
+    return sorted(found, key=lambda one: _time(one.entry), reverse=True)
 
 
-def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
+def _place_undated(posts: list[ReaderPost], now: float, before: int) -> int:
     """Give undated posts the time of the import, each a millisecond before the previous one.
 
     So they keep their order across feeds and batches. `before` counts earlier undated posts; returns the new count.
     """
-    for one in posts:
-        if one.post.published is None:
+    for place, one in enumerate(posts):
+        if one.entry.published is None:
             at = settled(None, now) - timedelta(milliseconds=before)
-            one.post = replace(one.post, published=at)
+            posts[place] = replace(one, entry=replace(one.entry, published=at))
             before += 1
     return before
 
 
-def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]:
+def _to_store(posts: Sequence[ReaderPost], url: str, now: float) -> list[ItemToStore]:
     """The posts as a poll of the feed at `url`, or of no feed, would store them; ties keep their order."""
     single = [
-        items_to_store(Feed(url=url, format="import", entries=(post.post,)), now, url or None)[0] for post in posts
+        items_to_store(Feed(url=url, format="import", entries=(post.entry,)), now, url or None)[0] for post in posts
     ]
-    scores = scores_of([settled(post.post.published, now) for post in posts])
+    scores = scores_of([settled(post.entry.published, now) for post in posts])
     return [replace(to_store, score=score) for to_store, score in zip(single, scores, strict=True)]
 
 

@@ -162,7 +162,7 @@ async def test_the_check_finds_nothing_wrong_with_grants(redis: Redis, accounts:
     """Codes, grants and their tokens match the descriptions of their keys."""
     await Codes(redis).create(CONSENT, NOW)
     await Grants(redis).renew(issued.refresh, None, NOW)
-    assert [found.what for found in (await look(redis, NOW)).found] == []
+    assert [found.what for found in (await look(redis, NOW))[0]] == []
 
 
 async def redeem(redis: Redis, code: str, most: int, now: float = NOW) -> RedemptionResult:

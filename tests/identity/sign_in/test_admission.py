@@ -30,9 +30,8 @@ from microsub.identity.admission import (
     registration_refused,
 )
 from microsub.identity.limits import USER_ADDRESSES
-from microsub.identity.profiles import Claims, Profile, trail_of
+from microsub.identity.profiles import Profile, trail_of
 from microsub.identity.protocol.documents import is_own
-from microsub.identity.protocol.links import Endpoints
 from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
 from microsub.redis.protocol import Redis
 from microsub.timelines import Channels
@@ -49,7 +48,7 @@ class Pages:
         self.links: dict[str, tuple[str, ...]] = {}
         self.asked: list[str] = []
 
-    async def claims(self, me: str) -> Claims:
+    async def claims(self, me: str) -> Profile:
         self.asked.append(me)
         if me not in self.leads and me not in self.links:
             raise ProfileUnreachable(me, "found nothing")
@@ -58,7 +57,7 @@ class Pages:
 
 
 def profile(*names: str, links: tuple[str, ...] = ()) -> Profile:
-    return Profile(names[-1], frozenset(names), Endpoints(), None, names[-1], me_links=links)
+    return Profile(names[-1], frozenset(names), me_links=links, page=names[-1])
 
 
 async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pages: Pages | None = None) -> bool:
@@ -222,12 +221,12 @@ EVERYBODY = Registration("everybody")
 class NoPages:
     """Pages without links or redirects to others."""
 
-    async def claims(self, me: str) -> Claims:
-        return Claims(me, frozenset({me}))
+    async def claims(self, me: str) -> Profile:
+        return Profile(me, frozenset({me}))
 
 
 def person(me: str, *spellings: str, entered: str | None = None) -> ConfirmedPerson:
-    profile = Profile(spellings[-1] if spellings else me, frozenset({me, *spellings}), Endpoints(), None, me)
+    profile = Profile(spellings[-1] if spellings else me, frozenset({me, *spellings}), page=me)
     return proven(entered or me, me, profile)
 
 

@@ -14,7 +14,7 @@ from microsub.accounts.sessions import Sessions
 from microsub.accounts.store import Accounts
 from microsub.base.errors import NotFound
 from microsub.identity.local_sign_in import LocalSignIn
-from microsub.identity.passkeys import PasskeyAnswer
+from microsub.identity.passkeys import PasskeyMessage
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import Authenticator
 from tests.support.one_reader import ANN, NOW
@@ -173,7 +173,7 @@ async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: Loca
     code, device = await local.credentials.invite(ANN), Authenticator(ORIGIN)
     asked = await local.begin_chosen_passkey(ORIGIN, code)
     await local.choose_password(code, PASSWORDS[0], NOW)
-    answered = PasskeyAnswer(asked.secret, device.make(asked.options))
+    answered = PasskeyMessage(asked.secret, device.make(asked.content))
     with pytest.raises(InvitationSpent):
         await local.choose_passkey(ORIGIN, code, answered, "x", NOW)
     assert (await local.credentials.overview(ANN))[1] == ()
@@ -192,7 +192,7 @@ async def test_every_choice_ends_the_sessions(local: LocalSignIn, redis: Redis) 
     cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
     code, device = await local.credentials.invite(ANN), Authenticator(ORIGIN)
     asked = await local.begin_chosen_passkey(ORIGIN, code)
-    await local.choose_passkey(ORIGIN, code, PasskeyAnswer(asked.secret, device.make(asked.options)), "x", NOW)
+    await local.choose_passkey(ORIGIN, code, PasskeyMessage(asked.secret, device.make(asked.content)), "x", NOW)
     assert await ended(cookie)
     cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
     await local.forget(ANN)

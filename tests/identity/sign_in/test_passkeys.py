@@ -10,7 +10,7 @@ import pytest
 from microsub.accounts.credentials import InvitationSpent, LocalCredentials
 from microsub.accounts.store import Accounts
 from microsub.base.errors import InvalidRequest, NotImplementedHere
-from microsub.identity.passkeys import PasskeyAnswer, PasskeyRefused, Passkeys, RelyingParty, relying_party
+from microsub.identity.passkeys import PasskeyMessage, PasskeyRefused, Passkeys, RelyingParty, relying_party
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import UP, UV, Authenticator, b64, unb64
 from tests.support.one_reader import ANN, NOW
@@ -34,13 +34,13 @@ def passkeys(store: LocalCredentials) -> Passkeys:
 async def enrolled(passkeys: Passkeys, user: str = ANN, **about: Any) -> Authenticator:
     device = Authenticator(ORIGIN, **about)
     asked = await passkeys.ask_to_make(ORIGIN, user)
-    await passkeys.make(ORIGIN, user, PasskeyAnswer(asked.secret, device.make(asked.options)), "Telephone", NOW)
+    await passkeys.make(ORIGIN, user, PasskeyMessage(asked.secret, device.make(asked.content)), "Telephone", NOW)
     return device
 
 
 async def signed_in(passkeys: Passkeys, device: Authenticator, **lies: Any) -> str:
     asked = await passkeys.ask_to_use(ORIGIN)
-    return await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, device.use(asked.options, **lies)), NOW + 1)
+    return await passkeys.use(ORIGIN, PasskeyMessage(asked.secret, device.use(asked.content, **lies)), NOW + 1)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_an_ip_address_has_no_passkeys(passkeys: Passkeys) -> None:
     for call in (
         passkeys.ask_to_make(base, ANN),
         passkeys.ask_to_use(base),
-        passkeys.use(base, PasskeyAnswer("", {}), NOW),
+        passkeys.use(base, PasskeyMessage("", {}), NOW),
     ):
         with pytest.raises(NotImplementedHere, match="BASE_URL"):
             await call
@@ -78,7 +78,7 @@ async def test_an_ip_address_has_no_passkeys(passkeys: Passkeys) -> None:
 async def test_a_browser_gets_the_options_of_a_passkey(passkeys: Passkeys) -> None:
     """It requests user verification and a discoverable credential, but no attestation; it doesn't contain a name."""
     await enrolled(passkeys)
-    asked = (await passkeys.ask_to_make(ORIGIN, ANN)).options["publicKey"]
+    asked = (await passkeys.ask_to_make(ORIGIN, ANN)).content["publicKey"]
     assert asked["rp"] == {"id": "reader.example", "name": "reader.example"}
     assert asked["authenticatorSelection"]["residentKey"] == "required"
     assert asked["authenticatorSelection"]["userVerification"] == "required"
@@ -87,7 +87,7 @@ async def test_a_browser_gets_the_options_of_a_passkey(passkeys: Passkeys) -> No
     assert ANN not in asked["user"]["id"]
     assert len(asked["excludeCredentials"]) == 1
     assert len(unb64(asked["challenge"])) == 32
-    asked = (await passkeys.ask_to_use(ORIGIN)).options["publicKey"]
+    asked = (await passkeys.ask_to_use(ORIGIN)).content["publicKey"]
     assert asked["userVerification"] == "required"
     assert asked["rpId"] == "reader.example"
     assert not asked.get("allowCredentials")
@@ -167,7 +167,7 @@ async def test_a_passkey_is_made_here_by_its_user_only(
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(PasskeyRefused):
         await passkeys.make(
-            ORIGIN, ANN, PasskeyAnswer(asked.secret, Authenticator(ORIGIN).make(asked.options, **lies)), "x", NOW
+            ORIGIN, ANN, PasskeyMessage(asked.secret, Authenticator(ORIGIN).make(asked.content, **lies)), "x", NOW
         )
     assert (await store.overview(ANN))[1] == ()
 
@@ -176,32 +176,32 @@ async def test_a_challenge_is_good_once_and_for_its_purpose(passkeys: Passkeys) 
     """It can't be used again, nor for another challenge, user or purpose."""
     device = await enrolled(passkeys, counts=False)
     asked = await passkeys.ask_to_use(ORIGIN)
-    answer = device.use(asked.options)
-    assert await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW) == ANN
+    answer = device.use(asked.content)
+    assert await passkeys.use(ORIGIN, PasskeyMessage(asked.secret, answer), NOW) == ANN
     again = await passkeys.ask_to_use(ORIGIN)
     for secret in (asked.secret, again.secret, "", "made up"):
         with pytest.raises(PasskeyRefused):
-            await passkeys.use(ORIGIN, PasskeyAnswer(secret, answer), NOW)
+            await passkeys.use(ORIGIN, PasskeyMessage(secret, answer), NOW)
     making = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, PasskeyAnswer(making.secret, device.use(as_request(making.options))), NOW)
+        await passkeys.use(ORIGIN, PasskeyMessage(making.secret, device.use(as_request(making.content))), NOW)
     making = await passkeys.ask_to_make(ORIGIN, ANN)
-    made = Authenticator(ORIGIN).make(making.options)
+    made = Authenticator(ORIGIN).make(making.content)
     with pytest.raises(PasskeyRefused):
-        await passkeys.make(ORIGIN, "bob", PasskeyAnswer(making.secret, made), "x", NOW)
+        await passkeys.make(ORIGIN, "bob", PasskeyMessage(making.secret, made), "x", NOW)
 
 
 async def test_a_passkey_proves_one_certain_user(passkeys: Passkeys) -> None:
     """If a user has to confirm their identity, another user's valid passkey isn't accepted."""
     mine, bobs = await enrolled(passkeys), await enrolled(passkeys, "bob")
     asked = await passkeys.ask_to_use(ORIGIN, ANN)
-    assert [one["id"] for one in asked.options["publicKey"]["allowCredentials"]] == [b64(mine.id)]
+    assert [one["id"] for one in asked.content["publicKey"]["allowCredentials"]] == [b64(mine.id)]
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, bobs.use(asked.options)), NOW)
+        await passkeys.use(ORIGIN, PasskeyMessage(asked.secret, bobs.use(asked.content)), NOW)
     asked = await passkeys.ask_to_use(ORIGIN, ANN)
-    answer = mine.use(asked.options)
+    answer = mine.use(asked.content)
     del answer["response"]["userHandle"]
-    assert await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW) == ANN
+    assert await passkeys.use(ORIGIN, PasskeyMessage(asked.secret, answer), NOW) == ANN
 
 
 async def test_another_users_handle_opens_nothing(passkeys: Passkeys) -> None:
@@ -211,10 +211,10 @@ async def test_another_users_handle_opens_nothing(passkeys: Passkeys) -> None:
     with pytest.raises(PasskeyRefused):
         await signed_in(passkeys, bobs)
     asked = await passkeys.ask_to_use(ORIGIN)
-    answer = bobs.use(asked.options)
+    answer = bobs.use(asked.content)
     answer["id"] = answer["rawId"] = b64(mine.id)
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW)
+        await passkeys.use(ORIGIN, PasskeyMessage(asked.secret, answer), NOW)
 
 
 def as_request(options: Answer) -> Answer:
@@ -249,10 +249,10 @@ async def test_rubbish_is_refused(passkeys: Passkeys, change: Callable[[Answer],
     """Arbitrary input doesn't cause a server error."""
     device = await enrolled(passkeys)
     asked = await passkeys.ask_to_use(ORIGIN)
-    answer = device.use(asked.options)
+    answer = device.use(asked.content)
     change(answer)
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW)
+        await passkeys.use(ORIGIN, PasskeyMessage(asked.secret, answer), NOW)
 
 
 @pytest.mark.parametrize(
@@ -271,10 +271,10 @@ async def test_rubbish_is_refused(passkeys: Passkeys, change: Callable[[Answer],
 async def test_rubbish_makes_no_passkey(passkeys: Passkeys, document: bytes) -> None:
     """A broken attestation object is refused too, however deep or long it claims to be."""
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
-    answer = Authenticator(ORIGIN).make(asked.options)
+    answer = Authenticator(ORIGIN).make(asked.content)
     answer["response"]["attestationObject"] = b64(document)
     with pytest.raises(PasskeyRefused):
-        await passkeys.make(ORIGIN, ANN, PasskeyAnswer(asked.secret, answer), "x", NOW)
+        await passkeys.make(ORIGIN, ANN, PasskeyMessage(asked.secret, answer), "x", NOW)
 
 
 async def test_a_foreign_signature_is_refused(passkeys: Passkeys) -> None:
@@ -311,11 +311,11 @@ async def test_one_passkey_isnt_kept_twice_and_an_invitation_makes_one(
     device = await enrolled(passkeys)
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(InvalidRequest, match="already registered"):
-        await passkeys.make(ORIGIN, ANN, PasskeyAnswer(asked.secret, device.make(asked.options)), "x", NOW)
+        await passkeys.make(ORIGIN, ANN, PasskeyMessage(asked.secret, device.make(asked.content)), "x", NOW)
     code = await store.invite(ANN)
     for expected in (None, InvitationSpent):
         asked = await passkeys.ask_to_make(ORIGIN, ANN)
-        answered = PasskeyAnswer(asked.secret, Authenticator(ORIGIN).make(asked.options))
+        answered = PasskeyMessage(asked.secret, Authenticator(ORIGIN).make(asked.content))
         made = passkeys.make(ORIGIN, ANN, answered, "x", NOW, invitation=code)
         if expected is None:
             await made
