@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SAVED_POSTS,
         Leaving,
         Left,
+        States,
         left_of,
         move_items,
         put_unread,

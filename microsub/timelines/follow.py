@@ -27,7 +27,7 @@ from microsub.timelines.add import Adder
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.pages import walk_rows
-from microsub.timelines.remove import inherit_left, move_items, take_out_feed
+from microsub.timelines.remove import States, bring_back, inherit_left, move_items, take_out_feed
 from microsub.timelines.rules import ends_in, forget_ends, set_apart
 from microsub.work import Stream, calendar_of
 
@@ -322,6 +322,25 @@ class Following:
         await self._carry_over(user, target, moves, now)
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
         return await self._one(user, target, record)
+
+    async def move_back(
+        self, user: str, source: str, held: Sequence[tuple[str, Subscription]], former: States, present: States,
+        now: float, *, most: int | None = None,
+    ) -> None:  # fmt: skip
+        """Take a `move` into the channel `source` back: `held` are the channels that followed the feed before.
+
+        See `bring_back` for the items; without `former`, all come back to the first channel.
+        """
+        (uid, follow), *others = held
+        await self.move(user, uid, follow.url, now, holders={source: follow})
+        for other, ended in others:
+            await self.follow_again(user, other, ended, now, most=most)
+        if not former:
+            return
+        in_order = {there: former.get(there, {}) for there, _ in held}
+        await bring_back(self._redis, self._items, user, in_order, present, now)
+        for other, ended in held:
+            await self._hide(user, other, ended)
 
     async def finish_moves(self, user: str, moves: Sequence[FeedMove], now: float) -> None:
         """Finish a user's interrupted moves and unfollows that no request has repeated."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -24,7 +24,7 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.channels.follows import is_there, unread_ids
 from microsub.timelines.gone import Absence
-from microsub.timelines.pages import walk_rows
+from microsub.timelines.pages import states, walk_rows
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (
     batch_for,
@@ -217,10 +217,14 @@ async def restore_items(
     back: Sequence[tuple[TimelineItem, float | None]],
     out: Sequence[Absence],
     now: float,
+    *,
+    moved: bool = False,
 ) -> int:
     """Put items, oldest first, back into a channel, and keep others out; returns the number of items added.
 
-    Each item comes with the time when it was read, None for unread.
+    Each item comes with the time when it was read, None for unread. If their move is taken back (`moved`), items
+    that moved elsewhere return, and those that the channel has become unread if they were.
+
     Mutes and blocks apply, filters and limits don't. Repeating it changes nothing. Raises NotFound.
     """
     rows: list[Arg] = []
@@ -228,12 +232,53 @@ async def restore_items(
         rows += [item.id, item.score, "" if read_at is None else read_at, url_lines(item)]
     for absence in out:
         rows += [absence.id, int(absence.reason)]
-    where = {"timeline": timeline_keys(user, uid), "uid": uid}
+    where = {"timeline": timeline_keys(user, uid), "uid": uid, "moved": "back" if moved else ""}
     count = await redis.script(load("timeline_restore")(user, uid, **where, now=now, back=len(back), items=rows))
     if count < 0:
         raise await absent(redis, user, uid)
     dead = await take_back(redis, items, user, uid, [item.id for item, _ in back], now)
     return int(count) - len(dead)
+
+
+States = Mapping[str, Mapping[str, float | None]]
+"""By channel, when each of its items was read, None for unread ones."""
+
+
+async def states_of(
+    redis: Redis, items: Items, user: str, uids: Iterable[str], feeds: Sequence[str]
+) -> dict[str, dict[str, dict[str, float | None]]]:
+    """The states of the items of each of these feeds, muted ones included, in these channels."""
+    found: dict[str, dict[str, dict[str, float | None]]] = {feed: {} for feed in feeds}
+    for uid in uids:
+        there = {item: at async for batch in states(redis, user, uid) for item, at in batch}
+        mine = await items.by_feed(there.keys(), feeds, at_any_cost=True)
+        for feed in feeds:
+            found[feed][uid] = {item: there[item] for item in mine.get(feed, ())}
+    return found
+
+
+async def bring_back(redis: Redis, items: Items, user: str, former: States, present: States, now: float) -> None:
+    """Give items that moved from several channels into one back to each of them.
+
+    `present` are the states before anything of this move was taken back: an item that was read meanwhile is read
+    everywhere, one that no channel had any more stays away.
+    """
+    meanwhile: dict[str, list[float | None]] = {}
+    for uid, some in present.items():
+        before = former.get(uid, {})
+        for item, at in some.items():
+            meanwhile.setdefault(item, []).append(None if before.get(item) == at else at)
+    latest = {item: max((at for at in times if at), default=None) for item, times in meanwhile.items()}
+    moved = {item for some in former.values() for item in some}
+    first, *_ = former
+    for uid in [uid for uid in former if uid != first] + [first]:  # the first one has them all until then
+        wanted = {item: at if at is not None else latest[item] for item, at in former[uid].items() if item in latest}
+        for ids in batches(sorted(wanted, key=int)):
+            known = sorted(await items.timeline_items(ids), key=lambda item: float(item.score))
+            await restore_items(redis, items, user, uid, [(one, wanted[one.id]) for one in known], (), now, moved=True)
+    with suppress(NotFound):
+        strange = sorted(moved - former[first].keys())
+        await take_out(redis, user, first, strange, Leaving(Reason.MOVED), now)
 
 
 async def put_unread(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> int:

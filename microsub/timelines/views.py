@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -33,6 +33,7 @@ from microsub.timelines.full_text import ShownText, shown_text
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.own_view import OwnView
 from microsub.timelines.pages import NewestUnread, read_page, shown, walk_rows
+from microsub.timelines.remove import states_of
 from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals, unread_in
 
@@ -192,6 +193,12 @@ class ReaderViews:
     async def unread_ids(self, user: str, uids: Sequence[str]) -> dict[str, list[str]]:
         """The ids of all unread items of each of these channels."""
         return await unread_in(self._redis, user, uids)
+
+    async def states_of(
+        self, user: str, uids: Iterable[str], feeds: Sequence[str]
+    ) -> dict[str, dict[str, dict[str, float | None]]]:
+        """By feed and channel, when each of the feed's items there was read; None for unread ones."""
+        return await states_of(self._redis, self._items, user, uids, feeds)
 
     async def of_feeds(self, ids: Set[str], feeds: Sequence[str]) -> dict[str, list[str]]:
         """Those of the items that are of these feeds, by feed; none of feeds that can't be read now."""

@@ -10,15 +10,19 @@ import pytest
 
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
+from microsub.model.reader import Reason
 from microsub.model.settings import FollowSettings
 from microsub.reader.feeds import chosen
 from microsub.reader.feeds.chosen import MOST_CHOSEN
 from microsub.reader.reading.undo import UndoRecords
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
 from microsub.redis.scripts import batches
 from microsub.timelines import ReadState
-from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
+from microsub.timelines.remove import Leaving, states_of, take_out
+from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
+from tests.reader.conftest import ids as ids_of
 from tests.support.readers import FEED, instance, posts
 from tests.support.redis_wrappers import Between, InRow
 from tests.support.visitor import Shown, fields_of
@@ -158,6 +162,45 @@ async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     assert {uid: set(some) for uid, some in (await state(server)).items()} == {
         uid: set(some) for uid, some in before.items()
     }
+
+
+async def test_posts_of_two_channels_come_back_to_both(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """Each as it was there, whichever channel was the target; a post read meanwhile is read, a removed one gone."""
+    names = ("mine", "both", "yours", "new", "read", "removed")
+    await server.publish(URLS[0], *posts(*names, host="one.example"), title="one.example")
+    await server.channels.create("ann", "Later", server.now, "later")
+    await server.following.follow("ann", "later", URLS[0], server.now, settings=FollowSettings(hide_in_all=True))
+    feed = feeds[0].partition("/")[2]
+    page = await ann.get(f"/feed/{feed}?channel=home&show=all")
+    ids = dict(zip(titles(page), ids_of(page), strict=True))
+    named = {item: name for name, item in ids.items()}
+
+    async def are_read(*uids: str) -> dict[str, dict[str, bool]]:
+        found = await states_of(server.redis, server.items, "ann", uids, [feed])
+        return {uid: {named[item]: at is not None for item, at in some.items()} for uid, some in found[feed].items()}
+
+    assert set(ids) == {*names, "of one.example"}
+    marks = ReadState(server.redis, server.items)
+    await marks.mark_here("ann", "home", [ids["mine"], ids["both"]], server.now)
+    await marks.mark_here("ann", "later", [ids["yours"], ids["both"]], server.now + 1)
+    await take_out(server.redis, "ann", "later", [ids["new"]], Leaving(Reason.REMOVED), server.now)
+    for target, ticked in (("news", "home"), ("later", "home"), ("home", "later")):
+        before = await are_read("home", "later")
+        reply = await choose(ann, [f"{ticked}/{feed}", feeds[1]], do="move", to=target)
+        assert "2 feeds are now in" in await told(ann, reply)
+        assert not any((await are_read(*{"home", "later"} - {target})).values())
+        if target == "news":
+            await marks.mark_here("ann", "news", [ids["read"]], server.now + 2)
+            await take_out(server.redis, "ann", "news", [ids["removed"]], Leaving(Reason.REMOVED), server.now)
+        await take_back(ann, reply)
+        after = await are_read("home", "later", "news")
+        if target == "news":
+            for some in (before["home"], before["later"]):
+                some["read"] = True
+                del some["removed"]
+        assert after == {**before, "news": {}}, target
+        apart = await server.redis.command("SMEMBERS", keys.apart("ann", "later"))
+        assert {named[text(one)] for one in apart} >= set(before["later"])
 
 
 async def test_a_feed_that_was_unfollowed_meanwhile_isnt_moved(

@@ -110,13 +110,16 @@ class ChosenFeeds:
         if act == "unfollow":
             there = await self._reading.unread_ids(user, [*dict.fromkeys(uid for uid, _ in chosen)])
             unread = await self._of_feeds(there, chosen)
-        kept = await self._undo.remember_feeds(user, before if act in {"move", "copy"} else chosen, unread)
-        channel, place = (target.uid, target.name) if target is not None else ("", "")
-        result = ChosenResult(act, channel, place, undo=kept.id)
-        most = await self._most("feeds", user)
         holders: dict[str, dict[str, Subscription]] = {}
         for uid, one in before:
             holders.setdefault(one.feed, {})[uid] = one
+        several = {feed: of for feed, of in holders.items() if act == "move" and len(of) > 1}
+        uids = {uid for of in several.values() for uid in of}
+        states = await self._reading.states_of(user, uids, [*several]) if several else {}
+        kept = await self._undo.remember_feeds(user, before if act in {"move", "copy"} else chosen, unread, states)
+        channel, place = (target.uid, target.name) if target is not None else ("", "")
+        result = ChosenResult(act, channel, place, undo=kept.id)
+        most = await self._most("feeds", user)
 
         async def change(uid: str, follow: Subscription) -> None:
             if act == "move" and target is not None:
@@ -142,9 +145,18 @@ class ChosenFeeds:
             held.setdefault(one.feed, []).append((uid, one))
         most = await self._most("feeds", user)
         result = ChosenResult("undo", done.channel, done.place, undone=done.act)
+        states = await self._undo.states(user, name)
+        uids = {done.channel, *(uid for of in states.values() for uid in of)}
+        present = await self._reading.states_of(user, uids, [*states]) if states else {}
 
         async def again(uid: str, follow: Subscription) -> None:
-            await self._again(user, done, uid, follow, held[follow.feed], visit.now, most)
+            if done.act == "move":
+                before, now = states.get(follow.feed, {}), present.get(follow.feed, {})
+                await self._following.move_back(
+                    user, done.channel, held[follow.feed], before, now, visit.now, most=most
+                )
+            else:
+                await self._again(user, done, uid, follow, held[follow.feed], visit.now, most)
 
         is_whole = done.act in {"move", "copy"}
         feeds = [some[0] for some in held.values()] if is_whole else kept[1]
@@ -154,7 +166,8 @@ class ChosenFeeds:
         if not left:
             return self._go(visit, "undone")
         rest = [place for _, one in left for place in held[one.feed]] if is_whole else left
-        result.undo = (await self._undo.remember_feeds(user, rest, await self._of_feeds(posts, rest))).id
+        unread = await self._of_feeds(posts, rest)
+        result.undo = (await self._undo.remember_feeds(user, rest, unread, states)).id
         return await self._told(visit, result)
 
     async def result(self, visit: PageVisit) -> ChosenResult | None:
@@ -236,13 +249,9 @@ class ChosenFeeds:
         now: float,
         most: int,
     ) -> None:
-        """Undo one change; `held` are the channels that followed the feed before, all of them if it was moved."""
+        """Undo one change other than a move; `held` are the channels that followed the feed before."""
         if done.act == "unfollow":
             await self._following.follow_again(user, uid, follow, now, most=most)
-        elif done.act == "move":
-            await self._following.move(user, uid, follow.url, now, holders={done.channel: follow})
-            for other, former in held[1:]:
-                await self._following.follow_again(user, other, former, now, most=most)
         elif done.act == "copy":
             if done.channel not in {uid for uid, _ in held}:
                 await self._following.unfollow(user, done.channel, follow.url, now)

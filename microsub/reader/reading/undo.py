@@ -18,11 +18,14 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.structures import Hash
-from microsub.timelines import ReadState, read_subscription, write_subscription
+from microsub.timelines import ReadState, States, read_subscription, write_subscription
 
 SECONDS = 600
 MOST = 500_000
 """Maximum number of posts that can be undone together: 4 MB for ten minutes."""
+
+_STATE = struct.Struct("<qI")
+"""The id of a post, and the time when it was read, 0 for an unread one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,24 @@ class UndoRecords:
         return await self._keep(user, len(kept), follow | _packed({uid: kept}))
 
     async def remember_feeds(
-        self, user: str, before: Sequence[tuple[str, Subscription]], unread: Mapping[str, Collection[str]]
+        self,
+        user: str,
+        before: Sequence[tuple[str, Subscription]],
+        unread: Mapping[str, Collection[str]],
+        states: Mapping[str, States] | None = None,
     ) -> UndoRecord:
-        """Record follows of channels as they are before a change, with the unread posts of those that end."""
+        """Record follows of channels as they are before a change, with the unread posts of those that end.
+
+        `states` are those of the posts of feeds that leave several channels, by feed; too many are left out.
+        """
         kept = unread if sum(map(len, unread.values())) <= MOST else {}
         follows = [[uid, one.feed, text(write_subscription(one))] for uid, one in before]
-        return await self._keep(user, sum(map(len, kept.values())), {"feeds": orjson.dumps(follows)} | _packed(kept))
+        fields = {"feeds": orjson.dumps(follows)} | _packed(kept)
+        channels = {f"was {feed} {uid}": some for feed, of in (states or {}).items() for uid, some in of.items()}
+        if sum(map(len, channels.values())) <= MOST:
+            for name, some in channels.items():
+                fields[name] = b"".join(_STATE.pack(int(item), int(at or 0)) for item, at in some.items())
+        return await self._keep(user, sum(map(len, kept.values())), fields)
 
     async def tell(self, user: str, id_: str, told: bytes) -> None:
         """Add what became of the changed follows to that record, if there is no later one."""
@@ -71,6 +86,18 @@ class UndoRecords:
             return None
         before = orjson.loads(follows)
         return told or b"", [(uid, read_subscription(keys.undo(user), feed, one.encode())) for uid, feed, one in before]
+
+    async def states(self, user: str, id_: str) -> dict[str, dict[str, dict[str, float | None]]]:
+        """The states of posts in that record, by feed and channel."""
+        kept = await self._record(user).all()
+        if kept.get("id") != id_.encode():
+            return {}
+        found: dict[str, dict[str, dict[str, float | None]]] = {}
+        for name, rows in kept.items():
+            if name.startswith("was "):
+                _, feed, uid = name.split(" ")
+                found.setdefault(feed, {})[uid] = {str(item): at or None for item, at in _STATE.iter_unpack(rows)}
+        return found
 
     async def _keep(self, user: str, count: int, fields: Mapping[str, bytes]) -> UndoRecord:
         record = UndoRecord(secrets.token_hex(8), count)

@@ -1,11 +1,13 @@
 -- Puts items back into a timeline with their former state, and keeps other ids out.
 --
--- Atomic: each item's state and the current rules. Items that were read become read, and no read item becomes unread.
--- Items that have left the timeline stay out, unless they may return; items in the timeline aren't removed.
+-- Atomic: each item's state and the current rules. Items that were read become read, and no read item becomes unread,
+-- unless a move is taken back.
+-- Items that have left the timeline stay out, unless they may return, or moved to another channel and their user takes
+-- the move back; items in the timeline aren't removed.
 --
 -- KEYS  1 channel  2-14 timeline: posts, unread, read, hidden, hidden-read, gone, muted (channel, global), blocked
 --       (channel, global), arrivals, events
--- ARGV  1 now  2 back: number of items to put back  3 uid  4.. items: per item, newest first: id, score, time of
+-- ARGV  1 now  2 back: number of items to put back  3 uid  4 moved: 'back' if items that moved return  5.. items: per item, newest first: id, score, time of
 --       reading or '', lines of URLs (author, sources); then per id to keep out: id, reason
 -- reply number of items added, or -1: no such channel
 -- include: active
@@ -35,15 +37,33 @@ local function note_read(id, read_at)
   end
 end
 
-local count, at = 0, 4
+-- An item that has moved back, read in a channel that it had already been in, is unread again.
+local function note_unread(id, score)
+  if forget_readings(sets.read, { id }) == 1 then
+    add_unread(sets.unread, { score, id })
+    changed(sets)
+  else
+    forget_readings(sets.hidden_read, { id })
+  end
+end
+
+local function may_return(id)
+  local left = left_as(sets, id)
+  return not left or MAY_RETURN[left] or (left == MOVED and ARGV[4] == 'back')
+end
+
+local count, at = 0, 5
 for _ = 1, tonumber(ARGV[2]) do
   local id, score, read_at, urls = ARGV[at], ARGV[at + 1], ARGV[at + 2], urls_of(ARGV[at + 3])
   at = at + 4
   if read_at == '' then read_at = nil end
-  local left = left_as(sets, id)
   if stands(id) then
-    if read_at then note_read(id, read_at) end
-  elseif not (left and not MAY_RETURN[left]) and not ruled(blocks, urls) then
+    if read_at then
+      note_read(id, read_at)
+    elseif ARGV[4] == 'back' then
+      note_unread(id, score)
+    end
+  elseif may_return(id) and not ruled(blocks, urls) then
     forget(sets, id)
     enter(sets, id, score, read_at, ruled(mutes, urls))
     count = count + 1
