@@ -133,7 +133,12 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     await _place(redis, user, HOME, ids, scores, now)
     for number in range(CHANNELS - 3):  # in addition to `home`, `notifications` and `saved`
         channel = await channels.create(user, f"Channel {number}", now)
-        await _place(redis, user, channel.uid, ids[:OTHER_ITEMS], scores[:OTHER_ITEMS], now)
+        # Posts of its own: a mark of one that 48 channels have would change all of them.
+        above = await redis.command("INCRBY", keys.item_ids(), OTHER_ITEMS) - OTHER_ITEMS
+        own = [str(above + OTHER_ITEMS - at) for at in range(OTHER_ITEMS)]
+        await _place(
+            redis, user, channel.uid, own, [score_text(newest - at * SPACING) for at in range(OTHER_ITEMS)], now
+        )
     return Shelf(size, user, token, foreign, tuple(ids), tuple(scores))
 
 
