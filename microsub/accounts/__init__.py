@@ -8,13 +8,10 @@ if TYPE_CHECKING:
     from microsub.accounts.activity import ActivityNotes
     from microsub.accounts.app_passwords import create_app_password, token_of_password
     from microsub.accounts.credentials import (
-        ATTEMPTS,
         PASSKEY_CHALLENGE,
-        AttemptCounts,
         InvitationSpent,
         LocalCredentials,
         Passkey,
-        write_record,
     )
     from microsub.accounts.foreign import ForeignTokens, KnownToken, Principal, UnknownTokens, Vouched
     from microsub.accounts.grants import (
@@ -44,6 +41,7 @@ if TYPE_CHECKING:
         SignedInPerson,
         SignInUnderWay,
         device,
+        write_record,
     )
     from microsub.accounts.store import MARK, Accounts, ServiceTokens, Token, User, grant, unauthorized
 else:

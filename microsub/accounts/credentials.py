@@ -2,8 +2,6 @@
 
 No secret is stored: only a password's argon2 hash, a passkey's public key, and the SHA-256 of links and cookies, which
 are random. A disabled user has none of these, and gets none.
-
-The counts of rate limits that all processes share are stored here too: attempts to sign in, and requests.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import orjson
 
 from microsub.accounts.grants import LONGEST_SECRET, owner_in
 from microsub.accounts.records import absent
+from microsub.accounts.sessions import write_record
 from microsub.base.clock import DAY
 from microsub.base.digests import new_secret, sha256_hex
 from microsub.base.errors import InvalidRequest
@@ -26,16 +25,13 @@ from microsub.base.texts import N_, Sentence
 from microsub.model.reader import NAME
 from microsub.model.session import KNOWN_BROWSER
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import reading, text
-from microsub.redis.replies import text as text_of
-from microsub.redis.scripts import load
+from microsub.redis.structures import Hash, Scores, Value, existing, together
 
 PASSKEY_CHALLENGE = 300
 INVITATION = 1 * DAY
 """Lifetime of a one-time link."""
-ATTEMPTS = 1 * DAY
-"""Time without an attempt after which wrong passwords are counted from zero again."""
 
 MOST_DEVICES = 20
 MOST_PASSKEYS = 20
@@ -85,6 +81,13 @@ class LocalCredentials:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._user = Hash.at(redis, keys.user)
+        self._credentials = Hash.at(redis, keys.credentials)
+        self._passkeys = Hash.at(redis, keys.passkeys)
+        self._handles = Hash(redis, keys.handles())
+        self._ceremony = Value.at(redis, keys.ceremony, PASSKEY_CHALLENGE)
+        self._invitation = Value.at(redis, keys.invitation, INVITATION)
+        self._known_browsers = Scores.at(redis, keys.devices, KNOWN_BROWSER)
 
     # --- passwords
 
@@ -95,28 +98,24 @@ class LocalCredentials:
         otherwise the response time would show which names exist.
         """
         user = _name(user)
-        hashed, disabled = await self._redis.pipeline(
-            [("HGET", keys.credentials(user), "password"), ("HEXISTS", keys.user(user), "disabled")]
-        )
-        return text_of(hashed) if hashed is not None and not disabled else None
+        hashed, disabled = await together(self._credentials(user).get("password"), self._user(user).has("disabled"))
+        return text(hashed) if hashed is not None and not disabled else None
 
     async def set_password(self, user: str, hashed: str, now: float, *, invitation: str | None = None) -> None:
         """Set the hash of the user's password; `invitation` is a code that this uses up.
 
         Raises NotFound for an unknown or disabled user, InvitationSpent.
         """
-        fields: list[Arg] = ["password", hashed, "changed", now]
+        fields: dict[str, Arg] = {"password": hashed, "changed": now}
         await self._write(user, keys.credentials(user), invitation, "", fields)
 
     async def rehash(self, user: str, former: str, hashed: str) -> None:
         """Store a newer hash of the same password, unless the password was changed meanwhile."""
-        await self._replace(user, keys.credentials(user), ("password", former, hashed))
+        await self._credentials(user).change(("password", former, hashed), user=keys.user(user))
 
-    async def _replace(self, user: str, key: str, change: Sequence[Arg]) -> bool:
-        call = load("compare_and_set")(record=key, user=keys.user(user), fields=change)
-        return bool(await self._redis.script(call))
-
-    async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: Sequence[Arg]) -> None:
+    async def _write(
+        self, user: str, key: str, invitation: str | None, most: int | str, fields: Mapping[str, Arg]
+    ) -> None:
         code = sha256_hex(invitation) if invitation else ""
         reply = await write_record(self._redis, user, key, fields, most=most, code=code)
         if reply == 0:
@@ -129,40 +128,36 @@ class LocalCredentials:
 
     async def overview(self, user: str) -> tuple[float | None, tuple[Passkey, ...]]:
         """Since when the user has a password (Unix time), None for none, and their passkeys, oldest first."""
-        (password, changed), rows = await self._redis.pipeline(
-            [("HMGET", keys.credentials(user), "password", "changed"), ("HGETALL", keys.passkeys(user))]
-        )
-        found = [_passkey(user, text(one), row) for one, row in zip(rows[::2], rows[1::2], strict=True)]
+        of_password = self._credentials(user).get_many(("password", "changed"))
+        (password, changed), rows = await together(of_password, self._passkeys(user).all())
+        found = [_passkey(user, one, row) for one, row in rows.items()]
         since = float(changed or 0) if password is not None else None
         return since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id)))
 
     async def handle(self, user: str) -> str:
         """The random handle that the user's passkeys return instead of the name. Raises NotFound."""
-        key = keys.credentials(user)
         with suppress(PasskeyKnown):
-            await self._write(user, key, None, _ANY_NUMBER, ["handle", secrets.token_hex(32)])
-        held = await self._redis.command("HGET", key, "handle")
+            await self._write(user, keys.credentials(user), None, _ANY_NUMBER, {"handle": secrets.token_hex(32)})
+        held = await self._credentials(user).get("handle")
         if held is None:
             raise await absent(self._redis, user)
-        handle: str = text_of(held)
+        handle = text(held)
         # Another slot, so it is written each time, in case of an earlier crash.
-        await self._redis.command("HSET", keys.handles(), handle, user)
+        await self._handles.set({handle: user})
         return handle
 
     async def user_of(self, handle: str) -> str | None:
         """The user whose passkeys return this handle, or None."""
-        name = await self._redis.command("HGET", keys.handles(), handle)
+        name = await self._handles.get(handle)
         if name is None:
             return None
-        user: str = text_of(name)
-        held = await self._redis.command("HGET", keys.credentials(user), "handle")
+        user = text(name)
+        held = await self._credentials(user).get("handle")
         return user if held is not None and secrets.compare_digest(held, handle.encode()) else None
 
     async def passkey(self, user: str, credential_id: str) -> Passkey | None:
         """The user's passkey; None if it doesn't exist or the user is disabled."""
-        row, disabled = await self._redis.pipeline(
-            [("HGET", keys.passkeys(user), credential_id), ("HEXISTS", keys.user(user), "disabled")]
-        )
+        row, disabled = await together(self._passkeys(user).get(credential_id), self._user(user).has("disabled"))
         return _passkey(user, credential_id, row) if row is not None and not disabled else None
 
     async def add_passkey(self, user: str, passkey: Passkey, *, invitation: str | None = None) -> None:
@@ -170,31 +165,30 @@ class LocalCredentials:
 
         Raises NotFound for an unknown or disabled user, InvitationSpent, InvalidRequest, PasskeyKnown.
         """
-        fields: list[Arg] = [passkey.id, _row(passkey)]
-        await self._write(user, keys.passkeys(user), invitation, MOST_PASSKEYS, fields)
+        await self._write(user, keys.passkeys(user), invitation, MOST_PASSKEYS, {passkey.id: _row(passkey)})
 
     async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
         """Replace a stored passkey; False if it isn't `former` any more, or the user is disabled."""
-        return await self._replace(user, keys.passkeys(user), (former.id, _row(former), _row(passkey)))
+        row = former.id, _row(former), _row(passkey)
+        return await self._passkeys(user).change(row, user=keys.user(user))
 
     async def remove_passkey(self, user: str, credential_id: str) -> bool:
         """Remove a passkey; returns whether it existed."""
-        return bool(await self._redis.command("HDEL", keys.passkeys(user), credential_id))
+        return bool(await self._passkeys(user).delete(credential_id))
 
     # --- challenges
 
     async def begin_ceremony(self, about: Mapping[str, Any]) -> str:
         """Store the challenge of a passkey's answer for five minutes; returns the secret to find it."""
         secret = new_secret()
-        key = keys.ceremony(sha256_hex(secret))
-        await self._redis.command("SET", key, orjson.dumps(about), "EX", PASSKEY_CHALLENGE)
+        await self._ceremony(sha256_hex(secret)).set(orjson.dumps(about))
         return secret
 
     async def end_ceremony(self, secret: str) -> dict[str, Any] | None:
         """The value that `begin_ceremony` stored, returned once, or None."""
         if not secret or len(secret) > LONGEST_SECRET:
             return None
-        found = await self._redis.command("GETDEL", keys.ceremony(sha256_hex(secret)))
+        found = await self._ceremony(sha256_hex(secret)).take()
         return None if found is None else dict(orjson.loads(found))
 
     # --- invitations
@@ -202,21 +196,22 @@ class LocalCredentials:
     async def invite(self, user: str) -> str:
         """Create the code of a one-time link, valid for a day; it replaces an earlier one."""
         code = f"{user}.{new_secret()}"
-        await self._redis.command("SET", keys.invitation(user), sha256_hex(code), "EX", INVITATION)
+        await self._invitation(user).set(sha256_hex(code))
         return code
 
     async def end_invitation(self, user: str) -> None:
         """End the user's one-time link, if there is one."""
-        await self._redis.command("DEL", keys.invitation(user))
+        await self._invitation(user).clear()
 
     async def with_invitation(self, users: Sequence[str]) -> set[str]:
         """Those of the users with a valid link. One round trip."""
-        found = await self._redis.pipeline([("EXISTS", keys.invitation(user)) for user in users])
+        found = await together(*(existing(self._redis, keys.invitation(user)) for user in users))
         return {user for user, there in zip(users, found, strict=True) if there}
 
     async def with_credentials(self, users: Sequence[str]) -> set[str]:
         """Those of the users with a password or a passkey. One round trip."""
-        found = await self._redis.pipeline([("EXISTS", keys.credentials(user), keys.passkeys(user)) for user in users])
+        kinds = (keys.credentials, keys.passkeys)
+        found = await together(*(existing(self._redis, *(key(user) for key in kinds)) for user in users))
         return {user for user, there in zip(users, found, strict=True) if there}
 
     async def invited(self, code: str) -> str | None:
@@ -224,61 +219,42 @@ class LocalCredentials:
         user = owner_in(code)
         if user is None:
             return None
-        held, disabled, there = await self._redis.pipeline(
-            [
-                ("GET", keys.invitation(user)),
-                ("HEXISTS", keys.user(user), "disabled"),
-                ("EXISTS", keys.user(user)),
-            ]
-        )
+        there = existing(self._redis, keys.user(user))
+        held, disabled, is_there = await together(self._invitation(user).get(), self._user(user).has("disabled"), there)
         good = held is not None and secrets.compare_digest(held, sha256_hex(code).encode())
-        return user if good and there and not disabled else None
+        return user if good and is_there and not disabled else None
 
     # --- devices
 
     async def remember_device(self, user: str, now: float, former: str = "") -> str:
         """A cookie for a browser in which the user has signed in; the browser's previous one ends."""
         cookie = f"{user}.{new_secret()}"
-        key = keys.devices(user)
-        commands: list[Command] = [
-            ("ZADD", key, now, sha256_hex(cookie)),
-            ("ZREMRANGEBYRANK", key, 0, -1 - MOST_DEVICES),
-            ("ZREMRANGEBYSCORE", key, "-inf", now - KNOWN_BROWSER),
-            ("EXPIRE", key, KNOWN_BROWSER),
-        ]
-        if former:
-            commands.insert(0, ("ZREM", key, sha256_hex(former)))
-        await self._redis.pipeline(commands)
+        known = self._known_browsers(user)
+        ending = known.delete(*([sha256_hex(former)] if former else ()))
+        await together(ending, known.set({sha256_hex(cookie): now}), known.trim(MOST_DEVICES, now - KNOWN_BROWSER))
         return cookie
 
     async def knows_device(self, user: str, cookie: str, now: float) -> bool:
         """Whether the user has signed in there within 400 days. Always asks the store, like `password`."""
-        at = await self._redis.command("ZSCORE", keys.devices(_name(user)), sha256_hex(cookie))
+        (at,) = await self._known_browsers(_name(user)).get_many((sha256_hex(cookie),))
         return owner_in(cookie) == user and at is not None and float(at) > now - KNOWN_BROWSER
 
     async def forget_devices(self, user: str) -> None:
         """Forget all of the user's known browsers."""
-        await self._redis.command("DEL", keys.devices(user))
+        await self._known_browsers(user).clear()
 
     async def forget(self, user: str) -> None:
         """Remove all of the user's credentials here."""
         await forget_credentials(self._redis, user)
 
 
-async def write_record(
-    redis: Redis, user: str, record: str, fields: Sequence[Arg], *, most: int | str = "", code: str = ""
-) -> int:
-    """Write fields of a user's record; the reply of lua/user_record.lua."""
-    return int(await redis.script(load("user_record")(user, record=record, code=code, most=most, fields=fields)))
-
-
 async def forget_credentials(redis: Redis, user: str) -> None:
     """Remove all of a user's credentials for our own pages. May be repeated."""
-    handle = await redis.command("HGET", keys.credentials(user), "handle")
+    handle = await Hash(redis, keys.credentials(user)).get("handle")
     # The index first: if a crash leaves the user's own keys, they are found again.
     if handle is not None:
-        await redis.command("HDEL", keys.handles(), handle)
-    await redis.pipeline([("DEL", key(user)) for key in _OWN_KEYS])
+        await Hash(redis, keys.handles()).delete(text(handle))
+    await together(*(Value(redis, key(user)).clear() for key in _OWN_KEYS))
 
 
 def _name(text: str) -> str:
@@ -312,40 +288,3 @@ def _passkey(user: str, credential_id: str, row: bytes) -> Passkey:
             held["used"],
             tuple(held["transports"]),
         )
-
-
-class AttemptCounts:
-    """Counts of attempts in Redis, under digests of names and addresses."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def take(self, subject: str, pauses: Sequence[float], now: float, kept: int = ATTEMPTS) -> tuple[int, int]:
-        """The seconds to wait, 0 if the attempt may proceed, and the current number of attempts.
-
-        An attempt counts as failed until `give_back` or `forget`. `pauses` are the seconds that must pass after the
-        first attempt, the second and so on; the last one applies to all later ones. `now` is Unix time, `kept` the
-        lifetime of the count.
-        """
-        wait, count = await self._redis.script(
-            load("attempts")(attempts=_key(subject), now=now, kept=kept, pauses=pauses)
-        )
-        return int(wait), int(count)
-
-    async def give_back(self, subject: str) -> None:
-        """Undo the count of an attempt, because it didn't fail."""
-        await self._redis.script(load("attempts")(attempts=_key(subject)))
-
-    async def in_minute(self, subject: str, now: float, more: int = 1) -> int:
-        """Count `more` in the minute of `now`; returns the total in it."""
-        key = keys.in_minute(sha256_hex(subject), str(int(now // 60)))
-        total, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 120)])
-        return int(total)
-
-    async def forget(self, subject: str) -> None:
-        """Reset the count of attempts."""
-        await self._redis.command("DEL", _key(subject))
-
-
-def _key(subject: str) -> str:
-    return keys.attempts(sha256_hex(subject))

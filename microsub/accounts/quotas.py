@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.store import Accounts
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import MINUTE
@@ -19,6 +18,7 @@ from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
 from microsub.configuration.effective import AllSettings, EffectiveSettings
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
+from microsub.redis.attempts import AttemptCounts
 
 REGISTERED = 60.0
 """How long it is cached whether a user registered themselves, which never changes."""

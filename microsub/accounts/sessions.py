@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 
 import orjson
 
@@ -22,7 +23,7 @@ from microsub.base.texts import N_
 from microsub.model.reader import NAME
 from microsub.model.session import CONFIRMATION, SESSION, SignedIn
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields, reading, text
 from microsub.redis.scan import listed
 from microsub.redis.scripts import load
@@ -98,16 +99,8 @@ class Sessions:
             **{"id": secrets.token_hex(8), "me": me, "how": how, "device": device(user_agent)},
             **{"created": moment, "seen": moment, "renewed": moment, "salt": secrets.token_hex(32)},
         }
-        held = await self._redis.script(
-            load("user_record")(
-                user,
-                record=keys.session(user, digest),
-                listed=keys.sessions(user),
-                life=SESSION,
-                digest=digest,
-                fields=[part for pair in record.items() for part in pair],
-            )
-        )
+        key, listed = keys.session(user, digest), keys.sessions(user)
+        held = await write_record(self._redis, user, key, record, listed=listed, life=SESSION, digest=digest)
         if not held:
             raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
         before = await self.find(instead_of, now)
@@ -339,3 +332,8 @@ class PendingStore:
     async def take(self, digest: str) -> bool:
         """Remove a sign-in; returns whether it was still there. Only one of several callers gets True."""
         return bool(await self._redis.command("DEL", keys.sign_in(digest)))
+
+
+async def write_record(redis: Redis, user: str, record: str, fields: Mapping[str, Arg], **how: Arg) -> int:
+    """Write fields of a record of a user who may sign in; `how` and the reply are those of lua/user_record.lua."""
+    return int(await redis.script(load("user_record")(user, record=record, **how, fields=[*chain(*fields.items())])))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from microsub.base.clock import HOUR
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.structures import Hash, together
+from microsub.redis.structures import Hash, rows
 
 SHOWN = 7 * 24
 """Number of hours that are shown."""
@@ -79,18 +79,18 @@ class Hours:
     """The figures in Redis, a week of them."""
 
     def __init__(self, redis: Redis) -> None:
-        self._hour = Hash.at(redis, keys.hour, _KEPT)
+        self._redis = redis
 
     async def add(self, more: Mapping[str, float], now: float) -> None:
         """Add the growth of samples to the hour of that Unix time."""
-        await self._hour(str(int(now // HOUR))).add(tallied(more))
+        await Hash(self._redis, keys.hour(str(int(now // HOUR))), _KEPT).add(tallied(more))
 
     async def last(self, now: float) -> list[HourFigures]:
         """The hours that are shown, the present one included, the oldest first. One round trip."""
         newest = int(now // HOUR)
         numbers = range(newest - SHOWN + 1, newest + 1)
-        rows = await together(*(self._hour(str(number)).get_many(_FIELDS) for number in numbers))
+        found = await rows(self._redis, (keys.hour(str(number)) for number in numbers), _FIELDS)
         return [
             HourFigures(number * HOUR, *(float(value or 0) for value in row))
-            for number, row in zip(numbers, rows, strict=True)
+            for number, row in zip(numbers, found, strict=True)
         ]

@@ -17,8 +17,7 @@ import structlog
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import fields, reading, text
-from microsub.redis.replies import text as text_of
-from microsub.redis.scripts import load
+from microsub.redis.structures import Log
 
 if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
@@ -27,8 +26,6 @@ log = structlog.get_logger(__name__)
 
 KEPT = 10_000
 """Events that are kept at least; Redis trims in blocks, so there may be a few more."""
-
-_ADD = load("events_add")
 
 _ID = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19})?", re.ASCII)
 
@@ -64,7 +61,7 @@ class Events:
     """
 
     def __init__(self, redis: Redis, kept: int = KEPT) -> None:
-        self._redis = redis
+        self._log = Log(redis, keys.events_stream())
         self._kept = kept
         self._listeners: list[Listener] = []
 
@@ -78,13 +75,12 @@ class Events:
 
     async def announce(self, events: Sequence[Event]) -> None:
         """Append events, then call the listeners in the order of their arrival. Raises StoreError."""
-        await self._redis.scripts(self.publishing(events))
+        await self._log.add(map(_fields, events), self._kept)
         await self.published(events)
 
     def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
         """The calls that append events, to be sent with others; then call `published`."""
-        rows = [part for fields in map(_fields, events) for part in (len(fields), *fields)]
-        return [_ADD(stream=keys.events_stream(), kept=self._kept, events=rows)] if events else []
+        return self._log.adding(map(_fields, events), self._kept)
 
     async def published(self, events: Sequence[Event]) -> None:
         """Call the listeners with events that were appended."""
@@ -97,23 +93,22 @@ class Events:
 
     async def since(self, event_id: str, count: int = 100) -> list[Event]:
         """Up to `count` events after that id, oldest first; `0` for all that are stored."""
-        rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
-        return [_event(row) for row in rows]
+        return [_event(row) for row in await self._log.after(event_id, count)]
 
     async def posts_since(self, event_id: str, count: int) -> tuple[tuple[int, ...], str, int]:
         """The posts of up to `count` events after that id, at a third of the cost of the events.
 
         Returns their ids, each once, the id of the last event, and the number of events.
         """
-        rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
+        rows = await self._log.after(event_id, count)
         with reading(keys.events_stream()):
             posts = tuple(dict.fromkeys(int(post) for _, values in rows if (post := _post_of(values))))
         return posts, text(rows[-1][0]) if rows else event_id, len(rows)
 
     async def is_before_all(self, event_id: str) -> bool:
         """Whether the event of that id isn't stored any more, so later ones may be missing too."""
-        rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
-        return bool(rows) and _numbers(event_id) < _numbers(text_of(rows[0][0]))
+        first = await self._log.first()
+        return first is not None and _numbers(event_id) < _numbers(first)
 
     async def reach(self, event_id: str) -> bool:
         """Whether all events after that id are stored, and it isn't ahead of them; `0` is before the first one."""
@@ -122,8 +117,7 @@ class Events:
 
     async def last(self) -> str:
         """The id of the newest event, `0` without events."""
-        rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
-        return text_of(rows[0][0]) if rows else "0"
+        return await self._log.last() or "0"
 
 
 def is_event_id(text: str) -> bool:

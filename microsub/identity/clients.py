@@ -18,7 +18,6 @@ from typing import TypeVar
 
 import structlog
 
-from microsub.accounts import AttemptCounts
 from microsub.base.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.base.identifiers import identifier, same_origin, shown
 from microsub.base.rate_limits import RateLimiter, Slot, is_public, network_of
@@ -29,6 +28,7 @@ from microsub.formats.xml.media import type_of
 from microsub.identity.limits import CLIENT, CLIENT_FAILURE, CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
 from microsub.identity.protocol.clients import READ_CLIENT, ClientInfo, may_be_asked
 from microsub.parsing.pool import ParsePool
+from microsub.redis.attempts import AttemptCounts
 
 MOST = 200
 """Maximum number of apps cached by one process, each with a logo of at most 48 KiB."""

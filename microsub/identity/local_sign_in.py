@@ -24,10 +24,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.accounts import (
-    ATTEMPTS,
     PASSKEY_CHALLENGE,
     Accounts,
-    AttemptCounts,
     InvitationSpent,
     LocalCredentials,
     Sessions,
@@ -52,6 +50,7 @@ from microsub.identity.limits import (
 )
 from microsub.identity.passkeys import PasskeyMessage, Passkeys
 from microsub.identity.passwords import BUSY_SECONDS, Hasher, Passwords
+from microsub.redis.attempts import ATTEMPTS, AttemptCounts
 from microsub.redis.protocol import Redis
 
 if TYPE_CHECKING:

@@ -22,11 +22,10 @@ from microsub.feeds import Feeds, Source
 from microsub.model.reader import NAME, POSTING_SCOPES, SAVED
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import fields, reading
-from microsub.redis.scripts import load
+from microsub.redis.replies import reading
+from microsub.redis.structures import Hash
 from microsub.timelines import MOST_OF_NAME, Channels, Following, slug
 
-_CREATE, _CHANGE = load("source_create"), load("compare_and_set")
 _CHANGED_AT_ONCE = 10
 
 
@@ -85,7 +84,7 @@ class Sources:
         for _ in range(_CHANGED_AT_ONCE):
             found = await self.get(user, source)
             changed = _encoded(Source(user, source, _checked_name(name), found.seed, found.created, now, found.app))
-            if await self.redis.script(_CHANGE(record=keys.sources(user), fields=(source, _encoded(found), changed))):
+            if await self._of(user).change((source, _encoded(found), changed)):
                 break
         for uid in await self._followers(found):
             feed = await self.feeds.find(found.address)
@@ -94,15 +93,14 @@ class Sources:
 
     async def get(self, user: str, source: str) -> Source:
         """The source with that id."""
-        found = await self.redis.command("HGET", keys.sources(user), source)
+        found = await self._of(user).get(source)
         if found is None:
             raise NotFound(f"there is no source '{source[:80]}'")
         return _source(user, source, found)
 
     async def all_of(self, user: str) -> list[Source]:
         """The user's sources, the oldest first."""
-        found = fields(await self.redis.command("HGETALL", keys.sources(user)))
-        sources = [_source(user, source, value.encode()) for source, value in found.items()]
+        sources = [_source(user, source, value) for source, value in (await self._of(user).all()).items()]
         return sorted(sources, key=lambda source: (source.created, source.id))
 
     async def of_app(self, user: str, app: str, uid: str) -> Source | None:
@@ -153,18 +151,21 @@ class Sources:
         """End the source with its token and its app's grants. Its posts stay."""
         await self.get(user, source)
         await end_source(self.redis, user, source)
-        await self.redis.command("HDEL", keys.sources(user), source)
+        await self._of(user).delete(source)
         # Again, for a grant whose consent was under way.
         await end_source(self.redis, user, source)
 
     async def _write(self, source: Source, most: int) -> bool:
         """Write a source; False if its id exists. Raises QuotaReached, NotFound for an unknown user."""
-        reply = await self.redis.script(_CREATE(source.user, id=source.id, value=_encoded(source), most=most or ""))
+        reply = await self._of(source.user).create(source.id, _encoded(source), keys.user(source.user), most or "")
         if reply < 0:
             raise await absent(self.redis, source.user)
         if reply > 1:
             raise QuotaReached("sources", reply - 2, most)
         return bool(reply)
+
+    def _of(self, user: str) -> Hash:
+        return Hash(self.redis, keys.sources(user))
 
 
 def source_in(own: OwnToken) -> Source | None:

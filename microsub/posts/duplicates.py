@@ -15,6 +15,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from microsub.base.digests import base64url
 from microsub.base.urls import normalise_url
@@ -24,6 +25,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
+from microsub.redis.structures import Hash, Members, Request, Scores, rows, together
 
 LIFETIME = 400 * 86400
 """Seconds for which duplicates are remembered after the last of them was written or seen in its feed."""
@@ -140,8 +142,12 @@ async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str
         return {}
     guids = [guid for guid, _ in posts.values()]
     maps = (keys.feed_guids(feed_id), keys.feed_departed(feed_id))
-    stored, departed = await redis.pipeline([("HMGET", key, *guids) for key in maps])
-    ids = {key: text_of(item or left) for key, item, left in zip(posts, stored, departed, strict=True) if item or left}
+    stored, departed = await rows(redis, maps, guids)
+    ids = {
+        key: text_of(item or left or b"")
+        for key, item, left in zip(posts, stored, departed, strict=True)
+        if item or left
+    }
     links = await links_of(redis, [*ids.values()])
     return {
         key: item
@@ -153,7 +159,7 @@ async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str
 async def copies(redis: Redis, feed_id: str, posts: Mapping[str, tuple[Sequence[str], str]]) -> dict[str, str]:
     """Users' own copies of a feed's posts (key → guids and link), by key, in the form of `WAS`. Two round trips."""
     guids = [(key, guid) for key, (names, _) in posts.items() for guid in names]
-    found = await redis.command("HMGET", keys.feed_imported(feed_id), *(guid for _, guid in guids))
+    found = await Hash(redis, keys.feed_imported(feed_id)).get_many([guid for _, guid in guids])
     ids = [(key, item) for (key, _), some in zip(guids, found, strict=True) if some for item in text_of(some).split()]
     links = await links_of(redis, [item for _, item in ids])
     by_key: dict[str, str] = {}
@@ -166,8 +172,7 @@ async def copies(redis: Redis, feed_id: str, posts: Mapping[str, tuple[Sequence[
 async def fields_of(redis: Redis, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
     """These fields of some items, row by row, as they are stored; only None for a missing item. One round trip."""
     asked = thin.with_others(names)
-    rows = await redis.pipeline([("HMGET", keys.item(item), *asked) for item in ids])
-    return [thin.completed(names, row) for row in rows]
+    return [thin.completed(names, row) for row in await rows(redis, map(keys.item, ids), asked)]
 
 
 async def links_of(redis: Redis, ids: Sequence[str]) -> list[bytes | None]:
@@ -217,8 +222,8 @@ def _month(now: float) -> int:
     return int(now // _MONTH) % (1 << _MONTH_BITS)
 
 
-def _is_over(score: bytes, now: float) -> bool:
-    age = (_month(now) - int(float(score))) % (1 << _MONTH_BITS)
+def _is_over(score: float, now: float) -> bool:
+    age = (_month(now) - int(score)) % (1 << _MONTH_BITS)
     return LIFETIME / _MONTH + 1 < age < (1 << _MONTH_BITS) / 2
 
 
@@ -230,15 +235,13 @@ async def register(
     One round trip, unless there are sets of up to layout 15, whose members move, or posts that were registered too
     long ago, which are forgotten.
     """
-    buckets = list(dict.fromkeys(_key(post) for _, post in posts))
+    buckets = [Scores(redis, key) for key in dict.fromkeys(_key(post) for _, post in posts)]
     former = {key: identity for identity, _ in posts for key in _former(identity)}
-    seeing: list[Command] = [("ZRANDMEMBER", key, _SEEN, "WITHSCORES") for key in buckets]
-    seeing += [("SMEMBERS", key) for key in former]
-    replies = await redis.pipeline([*commands, *_adding(posts, now), *seeing])
-    seen = replies[len(replies) - len(seeing) :]
-    for key, row in zip(buckets, seen, strict=False):
-        if over := [member for member, score in zip(row[::2], row[1::2], strict=True) if _is_over(score, now)]:
-            await redis.command("ZREM", key, *over)
+    writing: list[Request[Any]] = [Request(redis, commands, list), *_adding(redis, posts, now)]
+    seeing: list[Request[Any]] = [bucket.some(_SEEN) for bucket in buckets]
+    seen = (await together(*writing, *seeing, *(Members(redis, key).all() for key in former)))[len(writing) :]
+    for bucket, row in zip(buckets, seen, strict=False):
+        await bucket.delete(*(member for member, score in row if _is_over(score, now)))
     await _move(redis, dict(zip(former, seen[len(buckets) :], strict=True)), former, now)
 
 
@@ -248,36 +251,35 @@ async def renew(redis: Redis, identities: Iterable[str], now: float) -> None:
     Look-ups for an identity that an item stores as up to layout 15 ask these sets too, so it may be interrupted.
     """
     former = {key: identity for identity in identities for key in _former(identity)}
-    replies = await redis.pipeline([("SMEMBERS", key) for key in former])
+    replies = await together(*(Members(redis, key).all() for key in former))
     await _move(redis, dict(zip(former, replies, strict=True)), former, now)
 
 
 async def _move(redis: Redis, sets: Mapping[str, Iterable[bytes]], identities: Mapping[str, str], now: float) -> None:
     there = {key: members for key, members in sets.items() if members}
     if there:
-        await redis.pipeline(
-            _adding([(identities[key], PostOfFeed.former(one)) for key in there for one in there[key]], now)
-        )
-        await redis.pipeline([("DEL", key) for key in there])
+        posts = [(identities[key], PostOfFeed.former(one)) for key in there for one in there[key]]
+        await together(*_adding(redis, posts, now))
+        await together(*(Members(redis, key).clear() for key in there))
 
 
-def _adding(posts: Iterable[tuple[str, PostOfFeed]], now: float) -> list[Command]:
-    commands: dict[str, list[Arg]] = {}
+def _adding(redis: Redis, posts: Iterable[tuple[str, PostOfFeed]], now: float) -> list[Request[None]]:
+    scores: dict[str, dict[str, Arg]] = {}
     for identity, post in posts:
-        commands.setdefault(_key(post), []).extend((_bounds(identity)[0] + _month(now), post.member()))
-    adding: list[Command] = [("ZADD", key, *members) for key, members in commands.items()]
-    return [*adding, *(("EXPIRE", key, LIFETIME) for key in commands)]
+        scores.setdefault(_key(post), {})[post.member()] = _bounds(identity)[0] + _month(now)
+    return [Scores(redis, key, LIFETIME).set(members) for key, members in scores.items()]
 
 
-def unregister(identity: str, post: PostOfFeed) -> list[Command]:
+def unregister(redis: Redis, identity: str, post: PostOfFeed) -> list[Command]:
     """Commands that remove a post from its duplicates."""
-    return _forgetting(identity, [post])
+    return [command for one in _forgetting(redis, identity, [post]) for command in one.commands]
 
 
-def _forgetting(identity: str, posts: Sequence[PostOfFeed]) -> list[Command]:
+def _forgetting(redis: Redis, identity: str, posts: Sequence[PostOfFeed]) -> list[Request[int]]:
+    former = [post.former_member() for post in posts]
     return [
-        ("ZREM", _key(posts[0]), *(post.member() for post in posts)),
-        *(("SREM", key, *(post.former_member() for post in posts)) for key in _former(identity)),
+        Scores(redis, _key(posts[0])).delete(*(post.member() for post in posts)),
+        *(Members(redis, key).delete(former) for key in _former(identity)),
     ]
 
 
@@ -301,9 +303,11 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> d
 async def posts_with(redis: Redis, identities: Mapping[str, str]) -> dict[str, list[PostOfFeed]]:
     """All posts with each of these identities (identity → host of its link). One round trip."""
     # Former sets first: members that move to another set in between are then in one of the replies.
-    former = [(identity, ("SMEMBERS", key)) for identity in identities for key in _former(identity)]
-    asked = [("ZRANGEBYSCORE", keys.duplicates(host), *_bounds(identity)) for identity, host in identities.items()]
-    replies = await redis.pipeline([*(command for _, command in former), *asked])
+    former = [(identity, Members(redis, key).all()) for identity in identities for key in _former(identity)]
+    asked = [
+        Scores(redis, keys.duplicates(host)).at_scores(*_bounds(identity)) for identity, host in identities.items()
+    ]
+    replies = await together(*(request for _, request in former), *asked)
     known: dict[str, dict[PostOfFeed, None]] = {}
     for (identity, host), reply in zip(identities.items(), replies[len(former) :], strict=True):
         known[identity] = dict.fromkeys(PostOfFeed.read(member, host) for member in reply)
@@ -317,16 +321,15 @@ async def among(
 ) -> dict[str, tuple[Duplicate, ...]]:
     """`look_up`, of which the posts with these identities are known already."""
     found: dict[str, tuple[Duplicate, ...]] = {}
-    forget: list[Command] = []
+    forget: list[Request[int]] = []
     for identity, asking in wanted.items():
         posts = known[identity]
         if many := surplus(posts):
-            forget += _forgetting(identity, many)
+            forget += _forgetting(redis, identity, many)
             gone = set(many)
             posts = [post for post in posts if post not in gone]
         found |= {mine.item: duplicates_of(mine, posts) for mine in asking}
-    if forget:
-        await redis.pipeline(forget)
+    await together(*forget)
     return found
 
 

@@ -142,7 +142,7 @@ async def _duplicate_left(redis: Redis, one: Candidate) -> list[Command]:
         return []
     feed_url = text_of(await redis.command("HGET", keys.feed(one.feed), "url") or b"")
     post = duplicates.PostOfFeed(one.id, one.feed, host_of(feed_url), host_of(one.link))
-    return duplicates.unregister(one.common, post)
+    return duplicates.unregister(redis, one.common, post)
 
 
 async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -316,7 +317,8 @@ class PostWriter:
         won = [pair for pair, owner in zip(numbered, owners, strict=True) if owner == pair[0]]
         lost = [pair for pair, owner in zip(numbered, owners, strict=True) if owner != pair[0]]
         if lost:
-            await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
+            withdrawals = (_withdrawal(self._redis, feed, *pair) for pair in lost)
+            await self._redis.pipeline([*chain(*withdrawals)])
         if not reply:
             return None
         stored = [WrittenItem(item_id, one.written_guid, one.incomplete, growth=len(one.wire)) for item_id, one in won]
@@ -695,10 +697,10 @@ def _post_of(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> duplicat
     return duplicates.PostOfFeed(item_id, feed.id, host_of(feed.url), host_of(candidate.link))
 
 
-def _withdrawal(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> list[Command]:
+def _withdrawal(redis: Redis, feed: FeedRecord, item_id: str, candidate: ItemToStore) -> list[Command]:
     commands: list[Command] = [("DEL", keys.item(item_id))]
     if candidate.common:
-        commands += duplicates.unregister(candidate.common, _post_of(feed, item_id, candidate))
+        commands += duplicates.unregister(redis, candidate.common, _post_of(feed, item_id, candidate))
     return commands
 
 

@@ -703,12 +703,12 @@ user of the sign-in link that the server shows at its start. Lifetime: 5 minutes
 attempts = key_of("identity:attempts:<digest>")
 """Hash: `count` of failed and unfinished attempts, `until` (Unix time of the next allowed one), by SHA-256 of the
 counted network or browser. Lifetime: 24 hours after the last; for challenges of passkeys five minutes.
-`accounts.credentials`.
+`redis.attempts`.
 """
 
 in_minute = key_of_two("identity:minute:<digest>:<minute>")
 """String: the number of actions in that minute (Unix time divided by 60), by SHA-256 of the action and account.
-Lifetime: two minutes. `accounts.credentials`.
+Lifetime: two minutes. `redis.attempts`.
 """
 
 # --- tokens of other providers -----------------------------------------------------------------------------------

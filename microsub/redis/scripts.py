@@ -1,7 +1,7 @@
 """Lua scripts: files `lua/<name>.lua` in the package that they serve, with unique names.
 
 The head of each says what must be atomic in it, and lists its KEYS, ARGV and reply. They are called by the names in it
-(`Parameter`): `load("source_create")(user, id=id, value=value)`.
+(`Parameter`): `load("rule_write")(user, uid=uid, url=url)`.
 
 Functions that several scripts share are in `redis/lua/parts/`; a line `-- include: <part>` inserts that file's text
 before the script's own. They are local functions, so a script remains one self-contained text for Redis. The part

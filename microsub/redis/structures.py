@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
-from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import raw_fields, text, texts
 from microsub.redis.scripts import batches, load
 
@@ -68,6 +68,11 @@ def existing(redis: Redis, *keys: str) -> Request[int]:
     return Request(redis, [("EXISTS", *keys)], _first)
 
 
+def rows(redis: Redis, keys: Iterable[str], names: Sequence[str]) -> Request[list[list[bytes | None]]]:
+    """The values of these names in each of several hashes, None for missing ones."""
+    return Request(redis, [("HMGET", key, *names) for key in keys], list)
+
+
 class _Structure:
     def __init__(self, redis: Redis, key: str, life: int = 0) -> None:
         self.key = key
@@ -82,6 +87,10 @@ class _Structure:
     def clear(self) -> Request[int]:
         """Delete all of it; 1 if there was anything."""
         return Request(self._redis, [("DEL", self.key)], _first)
+
+    def left(self) -> Request[int]:
+        """The seconds that it has to live, -1 without a limit, -2 if there is nothing."""
+        return Request(self._redis, [("TTL", self.key)], _first)
 
     def renew(self) -> Request[None]:
         """Begin its life again."""
@@ -115,6 +124,10 @@ class Value(_Structure):
         """Set it if there is none; whether it was set."""
         return self._asking(lambda reply: reply is not None, *self._setting(value), "NX")
 
+    def take(self) -> Request[bytes | None]:
+        """The value, or None; it is deleted."""
+        return Request(self._redis, [("GETDEL", self.key)], _first)
+
     def add(self, more: int) -> Request[int]:
         """Add to a number; the sum."""
         return self._asking(int, "INCRBY", self.key, more)
@@ -143,16 +156,32 @@ class Members(_Structure):
         return self._asking_of(members, "SREM", lambda reply: reply or 0)
 
 
-class Hash(_Structure):
+class _Rows(_Structure):
+    _GET: ClassVar[str]
+    _COUNT: ClassVar[str]
+    _DELETE: ClassVar[str]
+
+    def get_many(self, names: Collection[str]) -> Request[list[bytes | None]]:
+        """The values or scores of these names, None for missing ones."""
+        return self._asking_of(names, self._GET, list)
+
+    def count(self) -> Request[int]:
+        """The number of names."""
+        return self._asking(int, self._COUNT, self.key)
+
+    def delete(self, *names: str) -> Request[int]:
+        """Delete names; the number of those that there were."""
+        return self._asking_of(names, self._DELETE, lambda reply: reply or 0)
+
+
+class Hash(_Rows):
     """Values by name."""
+
+    _GET, _COUNT, _DELETE = "HMGET", "HLEN", "HDEL"
 
     def get(self, name: str) -> Request[bytes | None]:
         """The value of that name, or None."""
         return Request(self._redis, [("HGET", self.key, name)], _first)
-
-    def get_many(self, names: Collection[str]) -> Request[list[bytes | None]]:
-        """The values of these names, None for missing ones."""
-        return self._asking_of(names, "HMGET", list)
 
     def known(self, names: Collection[str]) -> Request[dict[str, str]]:
         """The values of those of these names that there are, as texts."""
@@ -170,10 +199,6 @@ class Hash(_Structure):
         """Whether there is a value of that name."""
         return self._asking(bool, "HEXISTS", self.key, name)
 
-    def count(self) -> Request[int]:
-        """The number of names."""
-        return self._asking(int, "HLEN", self.key)
-
     def set(self, rows: Mapping[str, Arg]) -> Request[None]:
         """Set values."""
         return self._writing(*([("HSET", self.key, *chain(*rows.items()))] if rows else []))
@@ -186,13 +211,17 @@ class Hash(_Structure):
         """Add to numbers."""
         return self._writing(*(("HINCRBYFLOAT", self.key, name, repr(more)) for name, more in rows.items()))
 
-    def delete(self, *names: str) -> Request[int]:
-        """Delete names; the number of those that there were."""
-        return self._asking_of(names, "HDEL", lambda reply: reply or 0)
+    async def change(self, *rows: Change, **user: str) -> bool:
+        """Change values together; False, without a change, if one isn't the one that was read.
 
-    async def change(self, *rows: Change) -> bool:
-        """Change values together; False, without a change, if one isn't the one that was read."""
-        return bool(await self._redis.script(load("compare_and_set")(record=self.key, fields=[*chain(*rows)])))
+        With the key `user` of a user's record, also if that user doesn't exist or is disabled.
+        """
+        return bool(await self._redis.script(load("compare_and_set")(record=self.key, **user, fields=[*chain(*rows)])))
+
+    async def create(self, name: str, value: Arg, owner: str, most: int | str) -> int:
+        """Set the value of a new name, if there is the key `owner`; the reply of lua/field_create.lua."""
+        call = load("field_create")(owner=owner, record=self.key, name=name, value=value, most=most)
+        return int(await self._redis.script(call))
 
     async def overwrite(self, rows: Mapping[str, Arg], known: str = "") -> None:
         """Make these the only values, if `id` has the known value or none is given."""
@@ -206,8 +235,10 @@ class Hash(_Structure):
         return [bool(reply) for reply in await self._redis.scripts(calls)] if calls else []
 
 
-class Scores(_Structure):
+class Scores(_Rows):
     """A sorted set: numbers by name."""
+
+    _GET, _COUNT, _DELETE = "ZMSCORE", "ZCARD", "ZREM"
 
     def set(self, rows: Mapping[str, Arg]) -> Request[None]:
         """Set the scores of names."""
@@ -217,30 +248,60 @@ class Scores(_Structure):
         """Set a score, unless the name has a higher one."""
         return self._writing(("ZADD", self.key, "GT", score, name))
 
-    def get_many(self, names: Collection[str]) -> Request[list[bytes | None]]:
-        """The scores of these names, None for missing ones."""
-        return self._asking_of(names, "ZMSCORE", list)
-
     def names(self, first: int = 0, last: int = -1) -> Request[list[str]]:
         """Names by rank, the lowest score first."""
         return self._asking(texts, "ZRANGE", self.key, first, last)
 
-    def count(self) -> Request[int]:
-        """The number of names."""
-        return self._asking(int, "ZCARD", self.key)
+    def trim(self, most: int, until: float) -> Request[None]:
+        """Delete all names but the last ones, and those with scores up to that."""
+        over = ("ZREMRANGEBYRANK", self.key, 0, -1 - most), ("ZREMRANGEBYSCORE", self.key, "-inf", until)
+        return Request(self._redis, over, lambda _: None)
 
     def last(self) -> Request[float | None]:
         """The highest score; None without names."""
         return self._asking(lambda row: float(row[1]) if row else None, "ZRANGE", self.key, -1, -1, "WITHSCORES")
+
+    def some(self, most: int) -> Request[list[tuple[str, float]]]:
+        """Up to that many names, chosen at random."""
+        return self._asking(_scored, "ZRANDMEMBER", self.key, most, "WITHSCORES")
+
+    def at_scores(self, low: float, high: float) -> Request[list[bytes]]:
+        """All names with scores in these bounds, lowest first."""
+        return self._asking(list, "ZRANGEBYSCORE", self.key, low, high)
 
     def between(self, low: str, high: str, count: int, beyond: int = 0) -> Request[list[tuple[str, float]]]:
         """Up to `count` names with scores in these bounds, lowest first, without the first ones."""
         bounds = (low, high, "WITHSCORES", "LIMIT", beyond, count)
         return self._asking(_scored, "ZRANGEBYSCORE", self.key, *bounds)
 
-    def delete(self, *names: str) -> Request[int]:
-        """Delete names; the number of those that there were."""
-        return self._asking_of(names, "ZREM", lambda reply: reply or 0)
+
+class Log(_Structure):
+    """A stream of which at least the last `kept` entries stay: each an id, with names and values in turn."""
+
+    def adding(self, entries: Iterable[Sequence[Arg]], kept: int) -> list[ScriptCall]:
+        """The calls that append entries in a row, to be sent with others."""
+        parts = [part for entry in entries for part in (len(entry), *entry)]
+        return [load("log_add")(stream=self.key, kept=kept, entries=parts)] if parts else []
+
+    async def add(self, entries: Iterable[Sequence[Arg]], kept: int) -> None:
+        """Append entries in a row."""
+        await self._redis.scripts(self.adding(entries, kept))
+
+    def after(self, entry: str, count: int) -> Request[Sequence[tuple[bytes, Sequence[bytes]]]]:
+        """Up to `count` entries after the one of that id, oldest first."""
+        return self._asking(list, "XRANGE", self.key, f"({entry}", "+", "COUNT", count)
+
+    def first(self) -> Request[str | None]:
+        """The id of the oldest entry."""
+        return self._asking(_id, "XRANGE", self.key, "-", "+", "COUNT", 1)
+
+    def last(self) -> Request[str | None]:
+        """The id of the newest entry."""
+        return self._asking(_id, "XREVRANGE", self.key, "+", "-", "COUNT", 1)
+
+
+def _id(rows: Sequence[Sequence[bytes]]) -> str | None:
+    return text(rows[0][0]) if rows else None
 
 
 def _known(names: Iterable[str], values: Sequence[bytes | None]) -> dict[str, str]:

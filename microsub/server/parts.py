@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from microsub.accounts import (
     Activity,
     ActivityNotes,
-    AttemptCounts,
     ForeignTokens,
     PendingStore,
     RequestRate,
@@ -53,6 +52,7 @@ from microsub.post_store import Posts
 from microsub.posts import Imported
 from microsub.reader.answering.answers import Answers
 from microsub.reader.reading.images import Images
+from microsub.redis.attempts import AttemptCounts
 from microsub.search import IndexReader, PostSearch
 from microsub.server.jobs import STAGES, article_stage, figures, letter_retry, store_of_posts, survey
 from microsub.server.stores import (

@@ -26,6 +26,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.redis.scan import members
 from microsub.redis.scripts import batches, load
+from microsub.redis.structures import Hash, Members, Scores
 from microsub.timelines.channels.follows import every_channel, is_there
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.timelinekeys import split, timeline_keys, url_lines, urls
@@ -51,6 +52,7 @@ class Rules:
 
     def __init__(self, redis: Redis, items: Items) -> None:
         self._redis = redis
+        self._ends = Scores(redis, keys.mute_ends())
         self._items = items
         self._turns = KeyedLocks()
 
@@ -76,37 +78,32 @@ class Rules:
         """Hide all posts of this author or source, permanently or until then. Read state is kept."""
         end = end_of_mute(user, uid, url)
         if until is not None:  # first, so that no crash between the two leaves a mute without its end
-            await self._redis.command("ZADD", keys.mute_ends(), f"{until:.3f}", end)
+            await self._ends.set({end: f"{until:.3f}"})
         try:
             count = await self._write(user, uid, keys.muted, url, now, on=True, most=most)
         except (InvalidRequest, NotFound, QuotaReached):
-            await self._redis.command("ZREM", keys.mute_ends(), end)
+            await self._ends.delete(end)
             raise
         if until is None:
-            await self._redis.command("ZREM", keys.mute_ends(), end)
+            await self._ends.delete(end)
         return count
 
     async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
         """Show its posts again, unless another rule hides them."""
         count = await self._write(user, uid, keys.muted, url, now, on=False)
-        await self._redis.command("ZREM", keys.mute_ends(), end_of_mute(user, uid, url))
+        await self._ends.delete(end_of_mute(user, uid, url))
         return count
 
     async def ends(self, user: str, mutes: Sequence[tuple[str, str]]) -> list[float | None]:
         """The ends of these mutes (uid, URL), in Unix seconds; None for permanent ones."""
-        if not mutes:
-            return []
-        scores = await self._redis.command(
-            "ZMSCORE", keys.mute_ends(), *(end_of_mute(user, uid, url) for uid, url in mutes)
-        )
+        scores = await self._ends.get_many([end_of_mute(user, uid, url) for uid, url in mutes])
         return [None if score is None else float(score) for score in scores]
 
     async def lift_ended(self, now: float) -> int:
         """Lift all users' mutes that have ended, in removed channels too; returns their number."""
-        ended = texts(await self._redis.command("ZRANGEBYSCORE", keys.mute_ends(), "-inf", now, "LIMIT", 0, _ENDED))
         count = 0
-        for end in ended:
-            until = await self._redis.command("ZSCORE", keys.mute_ends(), end)
+        for end, _ in await self._ends.between("-inf", str(now), _ENDED):
+            (until,) = await self._ends.get_many([end])
             if until is None or float(until) > now:  # muted again while earlier mutes were lifted
                 continue
             user, uid, url = end.split(" ", 2)
@@ -114,7 +111,7 @@ class Rules:
                 with suppress(NotFound):  # the channel or its user may have been deleted before the mute
                     await self._write(user, uid, keys.muted, url, now, on=False, listed=listed)
                     break
-            await self._redis.command("ZREM", keys.mute_ends(), end)
+            await self._ends.delete(end)
             count += 1
         return count
 
@@ -267,8 +264,8 @@ async def set_apart(redis: Redis, items: Items, user: str, uid: str, feed_id: st
 
 async def tidy_apart(redis: Redis, user: str, uid: str) -> None:
     """Forget notes of items that have left the channel."""
-    for ids in batches(texts(await redis.command("SMEMBERS", keys.apart(user, uid)))):
-        await _note_apart(redis, user, uid, "tidy", ids)
+    for ids in batches(await Members(redis, keys.apart(user, uid)).all()):
+        await _note_apart(redis, user, uid, "tidy", texts(ids))
 
 
 async def _note_apart(redis: Redis, user: str, uid: str, action: str, ids: Iterable[str]) -> None:
@@ -293,13 +290,13 @@ def end_of_mute(user: str, uid: str, url: str) -> str:
 
 async def ends_in(redis: Redis, user: str, uid: str) -> list[str]:
     """The members of `mutes:ends` that the mutes of a channel may have."""
-    return [end_of_mute(user, uid, url) for url in texts(await redis.command("HKEYS", keys.muted(user, uid)))]
+    return [end_of_mute(user, uid, url) for url in await Hash(redis, keys.muted(user, uid)).names()]
 
 
 async def forget_ends(redis: Redis, ends: Sequence[str]) -> None:
     """Delete these members of `mutes:ends`."""
     for some in batches(ends):
-        await redis.command("ZREM", keys.mute_ends(), *some)
+        await Scores(redis, keys.mute_ends()).delete(*some)
 
 
 def _listed(urls: Iterable[bytes]) -> list[str]:

@@ -146,7 +146,7 @@ class Devices:
 
     async def _write(self, user: str, device: Device) -> bool:
         """Write a device; False if there are too many. Raises Unauthorized for a user who is gone or disabled."""
-        devices, fields = self._devices(user), (device.id, orjson.dumps(asdict(device)))
+        devices, fields = self._devices(user), {device.id: orjson.dumps(asdict(device))}
         done = await write_record(self._redis, user, devices.key, fields, most=MOST_DEVICES)
         if done == _IS_THERE or (done == _FULL and await devices.has(device.id)):
             done = await write_record(self._redis, user, devices.key, fields)

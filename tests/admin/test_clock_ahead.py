@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from microsub.accounts.credentials import AttemptCounts
 from microsub.feeds.record import Feeds
 from microsub.posts import garbage
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
+from microsub.redis.attempts import AttemptCounts
 from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON, candidate

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.quotas import RequestRate, UserQuotas, resolved
 from microsub.configuration.effective import AllSettings
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
+from microsub.redis.attempts import AttemptCounts
 from microsub.timelines.follow import NEW_FOLLOWS
 from tests.support.readers import Reader
 from tests.support.world import World

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.accounts.credentials import AttemptCounts
 from microsub.accounts.post_room import PostRoom
 from microsub.accounts.quotas import STEPS, RequestRate, step_of, too_many_requests
 from microsub.base.errors import FollowersFull, QuotaReached, StoreIncomplete, StoreUnavailable, TooManyRequests
 from microsub.configuration.effective import AllSettings
 from microsub.configuration.model import InstanceSettings, Quotas
+from microsub.redis.attempts import AttemptCounts
 from microsub.redis.protocol import Redis, ScriptCall
 from tests.support import examples
 

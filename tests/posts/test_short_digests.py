@@ -185,7 +185,7 @@ async def test_a_deleted_post_leaves_both_sets(redis, layout):
         "SMEMBERS", keys.former_duplicates(SHARED[layout]("one"))
     )
     await duplicates.register(redis, [(duplicates.short(shared("one")), post)], NOON)
-    await redis.pipeline(duplicates.unregister(SHARED[layout]("one"), post))
+    await redis.pipeline(duplicates.unregister(redis, SHARED[layout]("one"), post))
     assert (await Items(redis).timeline_items([made[1]["one"]]))[0].duplicates == ()
 
 

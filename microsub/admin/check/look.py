@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from microsub.admin.check import invariants
 from microsub.admin.check.findings import Finding
@@ -13,9 +14,11 @@ from microsub.feeds import Feeds, Schedule, all_addresses, as_places
 from microsub.model.reader import GLOBAL
 from microsub.posts import COPY, Items
 from microsub.redis import keys
-from microsub.redis.protocol import Command, Redis
+from microsub.redis.protocol import Redis
 from microsub.redis.readings import reading_times
-from microsub.redis.scan import in_batches, scanned, walked
+from microsub.redis.replies import filled, text
+from microsub.redis.scan import scanned, walked
+from microsub.redis.structures import Hash, Request, Scores, Value, existing, rows, together
 from microsub.timelines import ids_in, read_subscription, rule_keys, unread_ids
 
 _AT_ONCE = 100
@@ -31,7 +34,7 @@ async def look(redis: Redis, now: float) -> tuple[list[Finding], Mapping[str, in
     """Examine everything once: the findings, and how much was examined. `now` is Unix time in seconds."""
     seen = Seen(now)
     counters = (keys.item_ids(), keys.feed_ids())
-    first = [int(number or 0) for number in await in_batches(redis, [("GET", key) for key in counters])]
+    first = [int(number or 0) for number in await together(*(Value(redis, key).get() for key in counters))]
     seen.last_item = first[0]
     newest = await _keys(redis, seen)
     await _users(redis, seen)
@@ -40,7 +43,7 @@ async def look(redis: Redis, now: float) -> tuple[list[Finding], Mapping[str, in
     await _feed_items(redis, seen)
     await _outputs(redis, seen)
     await _media(redis, seen)
-    last = [int(number or 0) for number in await in_batches(redis, [("GET", key) for key in counters])]
+    last = [int(number or 0) for number in await together(*(Value(redis, key).get() for key in counters))]
     seen.found += invariants.copies_agree(seen)
     for key, before, after in zip(counters, first, last, strict=True):
         seen.found += invariants.counter_leads(key, before, after, newest[key])
@@ -52,7 +55,7 @@ async def _keys(redis: Redis, seen: Seen) -> dict[str, int]:
     newest = {keys.item_ids(): 0, keys.feed_ids(): 0}
     async for batch in redis.scan():
         names = [key.decode("utf-8", "replace") for key in sorted(set(batch))]  # another program's key may be any bytes
-        lives = await in_batches(redis, [("TTL", name) for name in names])
+        lives = await together(*(Value(redis, name).left() for name in names))
         items = []
         for name, ttl in zip(names, lives, strict=True):
             match = kind_of(name)
@@ -92,9 +95,9 @@ def _note(seen: Seen, kind: str, values: Mapping[str, str], ttl: int) -> None:
 
 async def _items(redis: Redis, seen: Seen, ids: Sequence[str]) -> list[int]:
     """Note the items; returns their ids. Another server's items may be here too, without a score."""
-    rows = await in_batches(redis, [("HMGET", keys.item(item), "score", "feed", "guid", COPY) for item in ids])
+    found_rows = await rows(redis, map(keys.item, ids), ("score", "feed", "guid", COPY))
     ours = []
-    for item, (score, feed, guid, copy) in zip(ids, rows, strict=True):
+    for item, (score, feed, guid, copy) in zip(ids, found_rows, strict=True):
         if score is None:
             seen.examined["items of others"] += 1
             continue
@@ -109,16 +112,16 @@ async def _users(redis: Redis, seen: Seen) -> None:
     seen.listed = {name.decode() async for names in scanned(redis, "SSCAN", keys.users()) for name in names}
     seen.handle_index = pairs((await walked(redis, "HSCAN", [keys.handles()]))[keys.handles()])
     for batch in batched(sorted(seen.listed | seen.user_keys.keys()), _AT_ONCE):
-        commands: list[Command] = []
+        requests: list[Request[Any]] = []
         for user in batch:
-            commands += [
-                ("EXISTS", keys.user(user)),
-                ("HEXISTS", keys.user(user), "disabled"),
-                ("ZRANGE", keys.channels(user), 0, -1),
-                ("ZRANGE", keys.removed_channels(user), 0, -1),
-                ("HGET", keys.credentials(user), "handle"),
+            requests += [
+                existing(redis, keys.user(user)),
+                Hash(redis, keys.user(user)).has("disabled"),
+                Scores(redis, keys.channels(user)).names(),
+                Scores(redis, keys.removed_channels(user)).names(),
+                Hash(redis, keys.credentials(user)).get("handle"),
             ]
-        replies = await in_batches(redis, commands)
+        replies = await together(*requests)
         for place, user in enumerate(batch):
             exists, disabled, active, removed, handle = replies[5 * place : 5 * place + 5]
             if exists:
@@ -126,9 +129,9 @@ async def _users(redis: Redis, seen: Seen) -> None:
                 seen.examined["users"] += 1
             if handle is not None:
                 seen.handles[handle.decode()] = user
-            seen.channels[user] = sorted(uid.decode() for uid in (*active, *removed))
+            seen.channels[user] = sorted((*active, *removed))
             seen.examined["channels"] += len(seen.channels[user])
-            await _follows(redis, seen, user, [uid.decode() for uid in active] if not disabled else [])
+            await _follows(redis, seen, user, active if not disabled else [])
 
 
 async def _follows(redis: Redis, seen: Seen, user: str, uids: Sequence[str]) -> None:
@@ -212,8 +215,8 @@ async def _arrivals(redis: Redis, seen: Seen, user: str, shown: Mapping[str, int
 
 
 async def _rules(redis: Redis, seen: Seen, user: str, uid: str, sets: invariants.Sets, there: Sequence[str]) -> None:
-    rules = await in_batches(redis, [("HGETALL", key) for key in rule_keys(user, uid)])
-    muted, muted_everywhere, blocked, blocked_everywhere = (pairs(flat).keys() for flat in rules)
+    rules = await together(*(Hash(redis, key).names() for key in rule_keys(user, uid)))
+    muted, muted_everywhere, blocked, blocked_everywhere = map(set, rules)
     mutes, blocks = muted | muted_everywhere, blocked | blocked_everywhere
     seen.examined["rules"] += len(mutes) + len(blocks)
     items = Items(redis)
@@ -254,8 +257,8 @@ async def _outputs(redis: Redis, seen: Seen) -> None:
             known = pairs(addresses[keys.output_addresses(user)])
             for name in sorted(listed & seen.output_feeds[user]):
                 seen.examined["output feeds"] += 1
-                (secret,) = await in_batches(redis, [("HGET", keys.output(user, name), "secret")])
-                seen.found += invariants.address_leads(user, name, secret and secret.decode(), known)
+                secret = await Hash(redis, keys.output(user, name)).get("secret")
+                seen.found += invariants.address_leads(user, name, text(secret), known)
                 await _output(redis, seen, user, name)
 
 
@@ -283,15 +286,13 @@ async def _output(redis: Redis, seen: Seen, user: str, name: str) -> None:
 
 
 async def _unclaimed(redis: Redis, seen: Seen, ids: Sequence[str]) -> None:
-    rows = await in_batches(redis, [("HMGET", keys.item(item), *_UNCLAIMED) for item in ids])
-    known = {item: row for item, row in zip(ids, rows, strict=True) if row[0] is not None and row[4] is None}
-    owners = await in_batches(
-        redis, [("HGET", keys.feed_guids(str(seen.items.feed(item))), row[0]) for item, row in known.items()]
-    )
+    found_rows = await rows(redis, map(keys.item, ids), _UNCLAIMED)
+    there = ((item, row) for item, row in zip(ids, found_rows, strict=True) if row[0] is not None and row[4] is None)
+    known = {item: filled(row) for item, row in there}
+    guids = [Hash(redis, keys.feed_guids(str(seen.items.feed(item)))).get(row[0]) for item, row in known.items()]
+    owners = await together(*guids)
     for (item, (guid, updated, discovered, score, _)), owner in zip(known.items(), owners, strict=True):
         created = seen.records[str(seen.items.feed(item))].created or 0.0
         if invariants.is_unclaimed(seen, item, created, float(discovered or 0)):
-            claim = owner.decode() if owner is not None else None
-            seen.found += invariants.post_enters_once(
-                seen, item, guid.decode(), (updated or discovered or score).decode(), claim
-            )
+            first = updated or discovered or score
+            seen.found += invariants.post_enters_once(seen, item, guid, first, text(owner))

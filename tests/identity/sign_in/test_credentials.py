@@ -7,16 +7,15 @@ from dataclasses import replace
 import pytest
 
 from microsub.accounts.credentials import (
-    ATTEMPTS,
     MOST_DEVICES,
     MOST_PASSKEYS,
-    AttemptCounts,
     LocalCredentials,
     Passkey,
 )
 from microsub.accounts.store import Accounts
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.redis import keys
+from microsub.redis.attempts import ATTEMPTS, AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW

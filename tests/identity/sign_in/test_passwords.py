@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from microsub.accounts.credentials import PASSKEY_CHALLENGE, AttemptCounts, LocalCredentials
+from microsub.accounts.credentials import PASSKEY_CHALLENGE, LocalCredentials
 from microsub.accounts.store import Accounts
 from microsub.base.errors import InvalidRequest, TooManyRequests
 from microsub.base.rate_limits import GrowingPauses, network_of
@@ -30,6 +30,7 @@ from microsub.identity.passwords import (
     chosen_password,
     normal_password,
 )
+from microsub.redis.attempts import AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW

@@ -1,9 +1,9 @@
--- Appends events to their stream, which is kept short.
+-- Appends entries to a stream, which is kept short.
 --
--- Atomic: all events or none, in a row.
+-- Atomic: all entries or none, in a row.
 --
 -- KEYS  1 stream
--- ARGV  1 kept: how many are kept at least  2.. events: per event: n, n names and values in turn
+-- ARGV  1 kept: how many are kept at least  2.. entries: per entry: n, n names and values in turn
 -- reply nothing
 local at = 2
 while at <= #ARGV do
