@@ -19,6 +19,7 @@ from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
+from microsub.redis.structures import Scores, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +186,8 @@ class ForeignTokens:
 
     async def know(self, user: str, network: str, now: float) -> None:
         """Record that a valid token of the user's provider came from that network."""
-        key = keys.foreign_networks(user)
-        await self._redis.pipeline(
-            [
-                ("ZADD", key, now, sha256_hex(network)),
-                ("ZREMRANGEBYRANK", key, 0, -MOST_NETWORKS - 1),
-                ("EXPIRE", key, KNOWN_NETWORK),
-            ]
-        )
+        known = Scores(self._redis, keys.foreign_networks(user), KNOWN_NETWORK)
+        await together(known.set({sha256_hex(network): now}), known.trim(MOST_NETWORKS))
 
     def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[object]:
         """Whether this process must ask about the token, for the block; other processes wait for it."""

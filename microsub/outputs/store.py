@@ -28,6 +28,7 @@ from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, score_text, text, texts
 from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
+from microsub.redis.structures import Hash, Members, Scores, existing, together
 from microsub.timelines import ArrivedItems, keep_order, last_position, read_newcomers, shown_among
 
 ARCHIVE = 50
@@ -267,18 +268,10 @@ class OutputFeeds:
         last = offset + limit - 1
         found = await self._redis.command("ZREVRANGE", keys.output_edited(user, name), offset, last, "WITHSCORES")
         ids = texts(found[0::2])
-        if not ids:
-            return []
-        published, imported, shown, editions = await self._redis.pipeline(
-            [
-                ("ZMSCORE", keys.output_published(user, name), *ids),
-                ("ZMSCORE", keys.output_imported(user, name), *ids),
-                ("HMGET", keys.output_impressions(user, name), *ids),
-                ("HMGET", keys.output_editions(user, name), *ids),
-            ]
-        )
-        rows = zip(ids, found[1::2], published, imported, shown, editions, strict=True)
-        return [_item(*row) for row in rows]
+        scores = (Scores(self._redis, key(user, name)) for key in (keys.output_published, keys.output_imported))
+        hashes = (Hash(self._redis, key(user, name)) for key in (keys.output_impressions, keys.output_editions))
+        columns = await together(*(structure.get_many(ids) for structure in (*scores, *hashes)))
+        return [_item(*row) for row in zip(ids, found[1::2], *columns, strict=True)]
 
     async def size(self, feed: OutputFeed) -> tuple[int, int]:
         """How many items are published, and how many imported."""
@@ -297,28 +290,23 @@ class OutputFeeds:
     async def sizes(self, feeds: Sequence[OutputFeed]) -> list[tuple[int, int]]:
         """The sizes of all these feeds, in one round trip."""
         both = (keys.output_published, keys.output_imported)
-        counts = await self._redis.pipeline([("ZCARD", key(feed.user, feed.name)) for feed in feeds for key in both])
-        return [(int(published), int(imported)) for published, imported in batches(counts, len(both))]
+        sets = (Scores(self._redis, key(feed.user, feed.name)) for feed in feeds for key in both)
+        counts = await together(*(one.count() for one in sets))
+        return [(published, imported) for published, imported in batches(counts, len(both))]
 
     async def is_new(self, feed: OutputFeed) -> bool:
         """Whether the feed never had an item."""
-        return not await self._redis.command("EXISTS", keys.output_edited(feed.user, feed.name))
+        return not await existing(self._redis, keys.output_edited(feed.user, feed.name))
 
     async def latest(self, feed: OutputFeed) -> float:
         """The time of the latest publication in the feed, 0 if there is none."""
-        key = keys.output_published(feed.user, feed.name)
-        found = await self._redis.command("ZREVRANGE", key, 0, 0, "WITHSCORES")
-        return float(found[1]) if found else 0.0
+        return await Scores(self._redis, keys.output_published(feed.user, feed.name)).last() or 0.0
 
     async def imported(self, feed: OutputFeed, limit: int) -> dict[str, PostVersion]:
         """The versions in which the most recently imported items were published."""
         ids = texts(await self._redis.command("ZREVRANGE", keys.output_imported(feed.user, feed.name), 0, limit - 1))
-        if not ids:
-            return {}
-        editions = await self._redis.command("HMGET", keys.output_editions(feed.user, feed.name), *ids)
-        return {
-            item: _row(item, 0.0, text(edition or b"")).version for item, edition in zip(ids, editions, strict=True)
-        }
+        known = await Hash(self._redis, keys.output_editions(feed.user, feed.name)).known(ids)
+        return {item: _row(item, 0.0, known.get(item, "")).version for item in ids}
 
     async def newest(self, feed: OutputFeed, uid: str, limit: int) -> list[str]:
         """The newest items of a channel of the feed's user."""
@@ -341,9 +329,7 @@ class OutputFeeds:
 
     async def never_in(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
         """The ids that were never in the feed."""
-        if not ids:
-            return []
-        known = await self._redis.command("ZMSCORE", keys.output_edited(feed.user, feed.name), *ids)
+        known = await Scores(self._redis, keys.output_edited(feed.user, feed.name)).get_many(ids)
         return [item for item, score in zip(ids, known, strict=True) if score is None]
 
     async def in_channels(self, user: str, ids: Sequence[str]) -> list[str]:
@@ -400,10 +386,9 @@ class OutputFeeds:
 
     async def references(self, user: str) -> AsyncIterator[list[str]]:
         """Ids that the user's output feeds show or have shown, in batches; the store keeps their posts."""
-        for name in texts(await self._redis.command("SMEMBERS", keys.outputs(user))):
+        for name in texts(await Members(self._redis, keys.outputs(user)).all()):
             for key in (keys.output_published(user, name), keys.output_imported(user, name)):
-                ids = texts(await self._redis.command("ZRANGE", key, 0, -1))
-                for batch in batches(ids, BATCH):
+                for batch in batches(await Scores(self._redis, key).names(), BATCH):
                     yield list(batch)
 
     async def withdraw(self, user: str, ids: Collection[str], now: float) -> None:

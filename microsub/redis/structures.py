@@ -6,6 +6,7 @@ with a `life`, in seconds, lives that long from each write on. Names are texts; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -252,7 +253,7 @@ class Scores(_Rows):
         """Names by rank, the lowest score first."""
         return self._asking(texts, "ZRANGE", self.key, first, last)
 
-    def trim(self, most: int, until: float) -> Request[None]:
+    def trim(self, most: int, until: float = -math.inf) -> Request[None]:
         """Delete all names but the last ones, and those with scores up to that."""
         over = ("ZREMRANGEBYRANK", self.key, 0, -1 - most), ("ZREMRANGEBYSCORE", self.key, "-inf", until)
         return Request(self._redis, over, lambda _: None)

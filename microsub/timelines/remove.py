@@ -20,8 +20,10 @@ from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.readings import reading_times, times_alone
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import texts
+from microsub.redis.scan import members_at
 from microsub.redis.scripts import BATCH, batches, load
+from microsub.redis.structures import Scores
 from microsub.timelines.channels.follows import is_there, unread_ids
 from microsub.timelines.gone import Absence
 from microsub.timelines.pages import states, walk_rows
@@ -307,11 +309,8 @@ async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: flo
 
 async def _restore(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> None:
     for batch in batches(ids):
-        shown, hidden = await redis.pipeline(
-            [("ZMSCORE", keys.posts(user, uid), *batch), ("ZMSCORE", keys.hidden(user, uid), *batch)]
-        )
-        stands = zip(batch, shown, hidden, strict=True)
-        lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
+        there = await members_at(redis, [keys.posts(user, uid), keys.hidden(user, uid)], batch)
+        lost = await items.timeline_items([one for one in batch if one not in there])
         if lost:
             await settle(redis, user, uid, lost, now, lost=True)
 
@@ -392,10 +391,7 @@ async def old_unread(
     left out. With `hidden`, muted items. Read ones only count as examined.
     """
     key, key_of_read = (keys.hidden, keys.hidden_read) if hidden else (keys.posts, keys.read)
-    reply = await redis.command(
-        "ZRANGEBYSCORE", key(user, uid), "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH
-    )
-    found = [(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
+    found = await Scores(redis, key(user, uid)).between("-inf", str(published_until), BATCH, skip)
     size = len(found)
     if found:
         (times,) = await reading_times(redis, [key_of_read(user, uid)], [item for item, _ in found])
