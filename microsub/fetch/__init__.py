@@ -8,13 +8,14 @@ from microsub.fetch.spacing import REST, HostPace, RestingServers, SpacedFetcher
 from microsub.fetch.targets import target_of
 from microsub.fetch.values import (
     FEED_ACCEPT,
+    LARGEST_BODY,
     PAGE_ACCEPT,
     REASONS,
+    TOTAL_SECONDS,
     Answered,
     Fetched,
     FetchFailed,
     Fetching,
-    FetchLimits,
     FetchRequest,
     FetchResult,
     FetchSettings,
@@ -30,12 +31,13 @@ from microsub.fetch.values import (
 
 __all__ = [
     "FEED_ACCEPT",
+    "LARGEST_BODY",
     "PAGE_ACCEPT",
     "REASONS",
     "REST",
+    "TOTAL_SECONDS",
     "Answered",
     "FetchFailed",
-    "FetchLimits",
     "FetchRequest",
     "FetchResult",
     "FetchSettings",

@@ -82,14 +82,13 @@ class Fetcher:
         self._clock = clock
         resolve = resolver if resolver is not None else ThreadedResolver()
         guard = Guard(resolve, settings.allow_private_networks, is_ours)
-        self._http = HttpClient(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
+        self._http = HttpClient(guard, settings, ssl_context)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document, following redirects. Failures are returned, never raised."""
-        limits = self._settings.limits
         statuses: list[int] = []
         try:
-            async with asyncio.timeout(limits.total) as clock:
+            async with asyncio.timeout(self._settings.total) as clock:
                 first = target_of(request.url)
                 if request.signs_in and first.sign_in is not None:
                     first = replace(first, headers=await self._headers_of(first, *first.sign_in))
@@ -102,7 +101,7 @@ class Fetcher:
                     self._pace,
                 )
         except TimeoutError:
-            failure = HopError("timeout", f"the document was not complete after {limits.total:g} s")
+            failure = HopError("timeout", f"the document was not complete after {self._settings.total:g} s")
         except HopError as error:
             failure = error
         return _failed(request.url, failure, statuses[-1] if statuses else None)
@@ -144,7 +143,7 @@ class Fetcher:
         hops: list[Hop] = []
         while True:
             async with nullcontext() if pace is None else pace.turn(asked_host(target.host)):
-                reply = await self._http.ask(outgoing(target), self._settings.limits.idle)
+                reply = await self._http.ask(outgoing(target), self._settings.idle)
                 try:
                     if statuses is not None:
                         statuses.append(reply.status)
@@ -199,7 +198,7 @@ class Fetcher:
             return NotModified(request.url, etag, last_modified, max_age, moved_to)
         if reply.status not in _DOCUMENTS:
             return _refused(request, reply.status, headers.retry_after(fields.get("retry-after"), now), permanent)
-        body, room = await read_body(reply, fields, self._settings.limits.body, self._room, clock)
+        body, room = await read_body(reply, fields, self._settings.body, self._room, clock)
         return Fetched(
             url=request.url,
             final_url=target.url,

@@ -22,7 +22,7 @@ import httpx
 
 from microsub.fetch.network import Guard, nothing_left, out_of_descriptors
 from microsub.fetch.targets import HopTarget
-from microsub.fetch.values import FetchLimits, HopError
+from microsub.fetch.values import HEAD_BYTES, FetchSettings, HopError
 
 _AHEAD = 128 * 1024
 """Unread bytes in memory; beyond them, the publisher has to wait."""
@@ -222,14 +222,12 @@ class HttpClient:
     The guard checks all targets. Raises ValueError for a proxy whose URL is neither http nor https.
     """
 
-    def __init__(
-        self, guard: Guard, *, proxy: str | None, ssl_context: ssl.SSLContext | None, limits: FetchLimits
-    ) -> None:
+    def __init__(self, guard: Guard, settings: FetchSettings, ssl_context: ssl.SSLContext | None) -> None:
         self._guard = guard
         self._ssl = ssl_context if ssl_context is not None else httpx.create_ssl_context()
         self._ssl.set_alpn_protocols(["http/1.1"])
-        self._limits = limits
-        self._proxy = None if proxy is None else _proxy_pool(proxy, self._ssl)
+        self._settings = settings
+        self._proxy = None if settings.proxy is None else _proxy_pool(settings.proxy, self._ssl)
 
     async def ask(self, request: Outgoing, idle: float) -> Reply:
         """Send `request`; no wait lasts longer than `idle` seconds. Raises HopError."""
@@ -253,7 +251,7 @@ class HttpClient:
 
     async def _reply(self, connection: Connection, request: Outgoing) -> Reply:
         """Read the head of the reply; it must be complete within the limit, 1xx replies included."""
-        incoming = _Incoming(connection, self._limits.head, "the headers are too long")
+        incoming = _Incoming(connection, HEAD_BYTES, "the headers are too long")
         with _as_hop_failure():
             connection.write(_written(incoming.http, request))
         while isinstance(event := await incoming.event(), h11.InformationalResponse):
@@ -262,7 +260,7 @@ class HttpClient:
         if not isinstance(event, h11.Response):
             raise HopError("protocol", "the server replied to another kind of request")
         # Chunk extensions and trailers aren't part of the body.
-        incoming.left = _FRAMING * self._limits.body + self._limits.head
+        incoming.left = _FRAMING * self._settings.body + HEAD_BYTES
         incoming.too_much = "the chunk extensions or trailers of the body are too long"
 
         async def parts() -> AsyncIterator[bytes]:

@@ -25,6 +25,9 @@ FEED_ACCEPT = (
 PAGE_ACCEPT = "text/html, application/xhtml+xml;q=0.9, */*;q=0.1"
 
 HEAD_BYTES = 128 * 1024
+"""Maximum bytes that arrive before the headers are complete, 1xx replies included."""
+TOTAL_SECONDS = 30.0
+LARGEST_BODY = 10 * 1024 * 1024
 
 Reason = Literal[
     "timeout",
@@ -54,33 +57,24 @@ REASONS: frozenset[str] = frozenset(get_args(Reason))
 
 
 @dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """Bounds of one fetch with its redirects.
-
-    `total` and `idle` are in seconds, `body` in bytes after decompression. `head` limits the bytes that arrive before
-    the headers are complete, 1xx replies included.
-    """
-
-    total: float = 30.0
-    idle: float = 10.0
-    body: int = 10 * 1024 * 1024
-    head: int = HEAD_BYTES
-
-
-@dataclass(frozen=True, slots=True)
 class FetchSettings:
     """How this instance sends requests.
 
     `about` is the URL that the User-Agent names next to `user_agent`, or empty. `allow_private_networks` lists networks
     that may be reached although they aren't public. `proxy` is the http or https URL of an outgoing proxy; the proxy
     itself is exempt from the address check.
+
+    One fetch with its redirects may take `total` seconds, each of its waits `idle` seconds, and its `body` that many
+    bytes after decompression.
     """
 
     user_agent: str = f"microsub-server/{__version__}"
     about: str = "https://indieweb.org/Microsub"
     allow_private_networks: tuple[Network, ...] = ()
     proxy: str | None = None
-    limits: FetchLimits = field(default_factory=FetchLimits)
+    total: float = TOTAL_SECONDS
+    idle: float = 10.0
+    body: int = LARGEST_BODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from microsub.base.urls import host_of
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.cache.redis_storage import FeedCopies
 from microsub.delivery import Completing
-from microsub.fetch import Fetcher, FetchLimits, FetchSettings, HostPace, IsOurs, SpacedFetcher
+from microsub.fetch import LARGEST_BODY, TOTAL_SECONDS, Fetcher, FetchSettings, HostPace, IsOurs, SpacedFetcher
 from microsub.parsing.pool import ParsePool
 from microsub.server.stores import Stores
 
@@ -32,17 +32,22 @@ def _hosts_of_people(settings: Settings, stores: Stores | None) -> IsOurs:
 
 @contextlib.asynccontextmanager
 async def open_fetcher(
-    settings: Settings, stores: Stores | None = None, pace: HostPace | None = None, limits: FetchLimits | None = None
+    settings: Settings,
+    stores: Stores | None = None,
+    pace: HostPace | None = None,
+    *,
+    total: float = TOTAL_SECONDS,
+    body: int = LARGEST_BODY,
 ) -> AsyncIterator[Fetcher]:
-    """The fetcher; `pace` limits requests to one host, `limits` bound each.
+    """The fetcher; `pace` limits requests to one host; `total` seconds and the bytes of `body` bound each.
 
     On this machine's own addresses, it reads only pages of users in `stores`.
     """
-    plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
+    networks, proxy = settings.allow_private_networks, settings.http_proxy
+    plain = FetchSettings(allow_private_networks=networks, proxy=proxy, total=total, body=body)
     named = replace(plain, about=settings.base_url) if settings.base_url else plain
-    bound = named if limits is None else replace(named, limits=limits)
     signed: Any = {} if stores is None else {"sign_in_of": stores.sign_ins.headers}
-    fetcher = Fetcher(bound, pace=pace, is_ours=_hosts_of_people(settings, stores), **signed)
+    fetcher = Fetcher(named, pace=pace, is_ours=_hosts_of_people(settings, stores), **signed)
     try:
         yield fetcher
     finally:
@@ -88,13 +93,13 @@ async def open_completing(
         yield Completing(CachingFetcher(copies, SpacedFetcher(fetcher), keep=COPIES_KEPT), parser)
 
 
-PAGE_LIMITS = FetchLimits(total=15.0, body=4 * 1024 * 1024)
-"""Bounds of the page of one post: nobody waits for a larger one."""
+LARGEST_PAGE = 4 * 1024 * 1024
+"""Bytes of the page of one post: nobody waits for a larger one."""
 
 
 def open_page_fetcher(settings: Settings, stores: Stores) -> contextlib.AbstractAsyncContextManager[Fetcher]:
     """The fetcher of pages that posts link to."""
-    return open_fetcher(settings, stores, limits=PAGE_LIMITS)
+    return open_fetcher(settings, stores, total=15.0, body=LARGEST_PAGE)
 
 
 @contextlib.asynccontextmanager

@@ -22,6 +22,7 @@ from microsub.base.errors import InvalidRequest, MethodNotAllowed, TooSlow
 from microsub.base.metrics import WEBSUB_DELIVERIES, WEBSUB_VERIFICATIONS
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.urls import host_of
+from microsub.fetch import LARGEST_BODY
 from microsub.web.params import BODY_SECONDS, urlencoded
 from microsub.web.responses import PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.websub.hubs import PATH
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-LARGEST = 10 * 1024 * 1024
-"""Maximum bytes of a delivery, the same as for a polled document (`fetch.FetchLimits`)."""
+LARGEST = LARGEST_BODY
+"""Maximum bytes of a delivery, the same as for a polled document."""
 
 WAITING = Bounds(messages=5_000, bytes=64 * 1024 * 1024)
 """Deliveries that may wait for a worker."""

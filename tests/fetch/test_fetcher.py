@@ -8,10 +8,11 @@ import base64
 import gzip
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,6 @@ from microsub.fetch import (
     Fetched,
     Fetcher,
     FetchFailed,
-    FetchLimits,
     FetchRequest,
     FetchSettings,
     NotModified,
@@ -41,8 +41,8 @@ async def here(_host: str, _port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-def fetcher(limits: FetchLimits | None = None, **parts: object) -> Fetcher:
-    settings = FetchSettings(allow_private_networks=LOOPBACK, limits=limits or FetchLimits())
+def fetcher(limits: Mapping[str, Any] | None = None, **parts: object) -> Fetcher:
+    settings = FetchSettings(allow_private_networks=LOOPBACK, **(limits or {}))
     return Fetcher(settings, **{"resolver": here, **parts})  # type: ignore[arg-type]
 
 
@@ -323,7 +323,7 @@ def test_one_fetcher_serves_many_event_loops() -> None:
 
 async def test_silence_ends_a_fetch(site: Publisher) -> None:
     """A fetch times out before the head and in the middle of the body."""
-    limits = FetchLimits(total=3600, idle=0.1)
+    limits = {"total": 3600, "idle": 0.1}
     for answer in (Answer(b"half", hang=True, head_only_length=99), Answer(hang=True, head_only_length=9)):
         site.serve("/", answer)
         assert (await failed(site.url("/"), limits=limits)).reason == "timeout"

@@ -13,7 +13,6 @@ import pytest
 
 from microsub.base.errors import StoreUnreached
 from microsub.configuration.model import HostPolicy, InstanceSettings, Polling
-from microsub.fetch import FetchLimits
 from microsub.polling.worker import GRACE_SECONDS, STAGES_END_SECONDS, Worker
 from microsub.redis.protocol import Redis
 from microsub.work import HAND_BACK_SECONDS, Claim
@@ -21,7 +20,7 @@ from tests.support.polling import FAST, World, dated, next_time, rss, world
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, Publisher, publisher
 
-FOR_EVER = FetchLimits(total=3600, idle=3600)
+FOR_EVER = {"total": 3600, "idle": 3600}
 """The fetch of a silent publisher never times out during a test."""
 
 

@@ -15,7 +15,7 @@ from microsub.identity.limits import USER_ADDRESSES
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
 from microsub.server.commands import examine
-from microsub.server.fetching import PAGE_LIMITS, open_fetcher, open_page_fetcher
+from microsub.server.fetching import LARGEST_PAGE, open_fetcher, open_page_fetcher
 from microsub.server.stores import Stores
 from tests.support.web import Answer, Publisher, publisher
 
@@ -99,7 +99,7 @@ async def test_a_redirect_from_somebodys_page_opens_nothing_else(site: Publisher
 
 async def test_nobody_waits_for_a_large_page_of_a_post(site: Publisher, stores: Stores) -> None:
     """The web process and workers read such pages by the same bounds, which are lower than those of feeds."""
-    site.serve("/large", Answer(b"x" * (PAGE_LIMITS.body + 1)))
+    site.serve("/large", Answer(b"x" * (LARGEST_PAGE + 1)))
     listed = Settings(allow_private_networks=(ip_network("127.0.0.0/8"),))
     async with open_page_fetcher(listed, stores) as door:
         assert isinstance(await door.fetch(FetchRequest(site.url("/large"))), FetchFailed)

@@ -18,7 +18,7 @@ from typing import Any
 import mf2py  # noqa: F401 - read when the first page comes, and not what that page costs
 
 from microsub.base.urls import host_of
-from microsub.fetch import Fetcher, FetchLimits, FetchRequest, FetchResult, FetchSettings
+from microsub.fetch import Fetcher, FetchRequest, FetchResult, FetchSettings
 from microsub.parsing.pool import ParsePool
 from microsub.redis.connect import connect
 from microsub.server.parsers import TASKS
@@ -28,9 +28,9 @@ CERTIFICATES = Path(__file__).parent / "certificates"
 BRIEF, SPINS = "brief-", "spins-"
 """Prefixes of hosts whose polls, or documents, end by a time limit. All others have enough time on a busy machine."""
 
-LIMITS = FetchLimits(total=2, idle=0.6)
+LIMITS = {"total": 2, "idle": 0.6}
 PARSE_SECONDS = 1.5
-PATIENT = FetchLimits(total=600, idle=600)
+PATIENT = {"total": 600, "idle": 600}
 PATIENT_PARSE_SECONDS = 60.0
 
 
@@ -40,8 +40,7 @@ class Fetchers:
     def __init__(self, **options: Any) -> None:
         allowed = (ip_network("127.0.0.1/32"),)
         self._brief, self._patient = (
-            Fetcher(FetchSettings(allow_private_networks=allowed, limits=limits), **options)
-            for limits in (LIMITS, PATIENT)
+            Fetcher(FetchSettings(allow_private_networks=allowed, **limits), **options) for limits in (LIMITS, PATIENT)
         )
 
     async def fetch(self, request: FetchRequest) -> FetchResult:

@@ -39,7 +39,6 @@ from microsub.fetch import (
     Fetched,
     Fetcher,
     FetchFailed,
-    FetchLimits,
     FetchRequest,
     FetchResult,
     FetchSettings,
@@ -169,7 +168,7 @@ class World(Stores):
     file: Path = Path("backend.json")
     settings: InstanceSettings = FAST
     clock: Clock = field(default_factory=Clock)
-    limits: FetchLimits = field(default_factory=FetchLimits)
+    limits: Mapping[str, Any] = field(default_factory=dict)
     resolver: Callable[[str, int], Any] = loopback
     patience: Patience = field(default_factory=Patience)
     tracker: Tracker | None = None
@@ -273,7 +272,7 @@ class World(Stores):
 
     @cached_property
     def fetcher(self) -> Fetcher:
-        settings = FetchSettings(allow_private_networks=LOOPBACK, limits=self.limits)
+        settings = FetchSettings(allow_private_networks=LOOPBACK, **self.limits)
         return Fetcher(settings, resolver=self.resolver, clock=self.clock, sign_in_of=self.sign_ins.headers)
 
     @cached_property
