@@ -37,7 +37,7 @@ async def told(it: World) -> list[tuple[str, str, tuple[str, ...]]]:
 
 async def wrong(it: World) -> list[str]:
     """The findings of `microsub check`."""
-    return [f"{one.subject}: {one.what}" for one in (await look(it.redis, it.clock())).found]
+    return [f"{one.subject}: {one.what}" for one in (await look(it.redis, it.clock()))[0]]
 
 
 ARBITRARY: dict[str, Any] = {
