@@ -574,6 +574,21 @@ def without_credentials(url: str, instead: str = "") -> str:
     return _with_userinfo(url, f"{instead}@" if instead else "")
 
 
+def with_password(url: str, name: str, password: str) -> str:
+    """`url` with a user name and a password instead of the credentials that it may have."""
+    return _with_userinfo(url, f"{quote(name, safe='')}:{quote(password, safe='')}@")
+
+
+def password_of(url: str) -> tuple[str, str] | None:
+    """The user name and the password in `url`, or None: also for one that names a sign-in."""
+    parts = web_parts(url) if "@" in url else None
+    user = parts.netloc.rpartition("@")[0] if parts is not None else ""
+    if not user or named_sign_in(user):
+        return None
+    name, _, password = user.partition(":")
+    return unquote(name), unquote(password)
+
+
 def _with_userinfo(url: str, userinfo: str) -> str:
     parts = web_parts(url)
     if parts is None:

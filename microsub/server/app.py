@@ -347,6 +347,7 @@ def _reader_routes(
             parts.images,
             parts.quotas,
             own_feeds,
+            signed_feeds(stores),
         ).routes(),
         *preview.routes(
             reader,

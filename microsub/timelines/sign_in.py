@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.base.errors import InvalidRequest, NotFound, QuotaReached, RequestError
 from microsub.base.texts import N_
-from microsub.base.urls import canonical_feed_url, sign_in_of, without_credentials
+from microsub.base.urls import canonical_feed_url, password_of, sign_in_of, without_credentials
 from microsub.feeds import FeedRecord, Feeds, SignIns
 from microsub.model.reader import Subscription
+from microsub.model.sign_ins import sign_in_headers
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels.follows import every_channel
 from microsub.timelines.channels.store import Channels
-from microsub.timelines.follow import Following
+from microsub.timelines.follow import Followed, Following
 
 SignedState = Literal["none", "given", "lost"]
 
@@ -45,6 +46,24 @@ class SignedFeeds:
             raise
         await self._sign_ins.keep(user, record.url, headers, now)  # another follow of it may have ended meanwhile
         return own
+
+    async def follow(self, user: str, uid: str, url: str, now: float, *, most: int | None = None) -> Followed:
+        """Follow the feed at an address, whose user name and password, if it has any, are kept sealed instead.
+
+        Raises what `Following.follow` and `SignIns` raise.
+        """
+        given = password_of(url)
+        if given is None:
+            return await self._following.follow(user, uid, url, now, most=most)
+        headers = sign_in_headers(*given)
+        address = await self._sign_ins.keep(user, url, headers, now)
+        try:
+            followed = await self._following.follow(user, uid, address, now, most=most)
+        except RequestError:
+            await self.prune(user, now, address)
+            raise
+        await self._sign_ins.keep(user, url, headers, now)  # another follow of it may have ended meanwhile
+        return followed
 
     async def follow_at(self, user: str, uid: str, feed_id: str, url: str, now: float) -> None:
         """Have a channel follow a feed at an address with another sign-in (`address_with`), or none, in place of this.

@@ -202,9 +202,9 @@ class PageVisit:
         """The translation of a text in the code."""
         return self.site.pages.translated(text, self.language)
 
-    def translate_count(self, one: str, many: str, count: int) -> str:
-        """The translation of a text in the code with a number."""
-        return self.site.pages.texts(self.language).ngettext(one, many, count) % {"num": count}
+    def translate_count(self, one: str, many: str, count: int, **values: str) -> str:
+        """The translation of a text in the code with a number and other values."""
+        return self.site.pages.texts(self.language).ngettext(one, many, count) % {"num": count, **values}
 
     def cookie(self, name: CookieName) -> str:
         """The value of the request's cookie; empty without one."""

@@ -306,7 +306,7 @@ async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, se
         total = await page.title()
         await page.keyboard.press("M")
         await page.wait_for_url("**/channel/home#first")
-        await page.get_by_text("2 posts marked as read.").wait_for()
+        await page.get_by_text("2 posts marked as read in More.").wait_for()
         await page.keyboard.press("z")
         await page.get_by_text("Marked as unread.").wait_for()
         assert (await page.title()).split()[0] == total.split()[0]

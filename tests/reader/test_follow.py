@@ -6,8 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
+from microsub.base.urls import sign_in_of
 from microsub.configuration.model import InstanceSettings, OutputConfig, Quotas
 from microsub.fetch import FetchFailed, FetchRequest
+from microsub.fetch.values import FetchResult
 from microsub.posts.entries import items_to_store
 from microsub.redis import keys
 from microsub.server import jobs
@@ -171,7 +173,9 @@ async def test_a_feed_with_name_and_password_is_followed_with_both(ann: ReadingV
     for page in (searched, found, preview, followed, done, await ann.get("/channels/later")):
         assert "s3cret" not in page.text + page.location
     (subscription,) = await ann.server.channels.subscriptions("ann", "later")
-    assert subscription.url == PRIVATE
+    assert sign_in_of(subscription.url) is not None
+    assert "s3cret" not in str(await ann.server.redis.command("HGETALL", keys.feed(subscription.feed)))
+    assert await ann.server.sign_ins.is_readable(subscription.url)
 
 
 async def test_a_masked_password_must_be_typed_again(ann: ReadingVisitor) -> None:
@@ -326,13 +330,34 @@ async def test_picked_posts_count_for_the_quota_of_bytes(ann: ReadingVisitor) ->
     assert len((await ann.reader.get(action="timeline", channel="saved"))["items"]) == 1
 
 
-async def test_a_401_explains_where_to_put_the_password(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def locked(request: FetchRequest) -> FetchFailed:
+async def test_a_401_asks_for_name_and_password(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form searches again with both; wrong ones are asked for again; a follow keeps them sealed."""
+    ann.server.web.documents[PRIVATE] = MEMBERS, "application/rss+xml"
+    fetch = ann.server.web.fetch
+
+    async def locked(request: FetchRequest) -> FetchResult:
+        if request.url == PRIVATE:
+            return await fetch(request)
         return FetchFailed(request.url, "http", "the server answered 401", status=401)
 
     monkeypatch.setattr(ann.server.web, "fetch", locked)
-    page = await ann.get(f"/follow?q={quote('https://members.example/feed')}")
-    assert "https://name:password@example.com/feed" in page.text
+    page = await ann.get("/follow?q=members.example/feed&channel=later")
+    assert "asks for a user name and a password" in page.text
+    refused = await ann.browser.submit(page, "/follow/sign-in")
+    assert (refused.status, "Give a user name" in refused.text) == (400, True)
+    wrong = await ann.browser.submit(refused, "/follow/sign-in", user_name="me", password="wr/ong")
+    again = await ann.get(wrong.location)
+    assert "asks for a user name and a password" in again.text
+    right = await ann.browser.submit(again, "/follow/sign-in", user_name="me", password="s3cret")
+    found = await ann.get(right.location)
+    assert found.tree.css_first("option[value=later][selected]") is not None
+    followed = await ann.browser.submit(found, "/follow", {"url": HIDDEN}, channel="later")
+    assert followed.location.startswith("/follow?feed=")
+    for shown in (page, wrong, again, right, found, followed, await ann.get(followed.location)):
+        assert not {"s3cret", "wr/ong", "wr%2Fong"} & set(shown.text.split('"')), shown.location
+        assert "s3cret" not in shown.text + shown.location
+    (subscription,) = await ann.server.channels.subscriptions("ann", "later")
+    assert await ann.server.sign_ins.is_readable(subscription.url)
 
 
 async def test_admins_learn_how_a_private_address_is_allowed(

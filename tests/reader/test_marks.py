@@ -248,6 +248,18 @@ async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
     assert told["undo"]
 
 
+async def test_a_mark_of_a_channel_names_it(ann: ReadingVisitor) -> None:
+    """With the number of posts, also in German; nothing is said if none was unread."""
+    await ann.publish("one", "two")
+    page = await ann.get("/channel/home")
+    fields = fields_of(page.form("/marks/all"))
+    headers = {"accept": JSON, "accept-language": "de"}
+    told = json.loads((await ann.browser.post("/marks/all", fields, **headers)).response.text)
+    assert told["text"] == "2 Beiträge in Home als gelesen markiert."
+    told = json.loads((await ann.browser.post("/marks/all", fields, accept=JSON)).response.text)
+    assert (told["text"], told["undo"]) == ("", "")
+
+
 async def test_new_posts_are_counted(ann: ReadingVisitor) -> None:
     """New posts are counted since the page was made, for the bar above the posts."""
     await ann.publish("a")

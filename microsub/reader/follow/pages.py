@@ -11,22 +11,23 @@ from starlette.routing import Route
 from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound, RequestError
 from microsub.base.texts import N_
-from microsub.base.urls import mask_credentials, without_credentials
+from microsub.base.urls import mask_credentials, with_password, without_credentials
 from microsub.discovery import HIDDEN, WRITTEN, EnteredAddresses, Search, SearchAnswer
 from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
+from microsub.model.sign_ins import sign_in_headers
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, given_address
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.own_feeds import OwnFeed, OwnFeeds
 from microsub.reader.settings.lists import LISTS
-from microsub.timelines import MOST_OF_NAME, Channels, Following
+from microsub.timelines import MOST_OF_NAME, Channels, Following, SignedFeeds
 from microsub.web.forms import began_elsewhere
 from microsub.web.routes import slow_page
 from microsub.web.visit import PageVisit
 
-FOLLOW, UNFOLLOW = "/follow", "/follow/end"
+FOLLOW, UNFOLLOW, SIGN_IN = "/follow", "/follow/end", "/follow/sign-in"
 NEW = "+"
 """The value for a new channel in the choice of channels."""
 
@@ -61,7 +62,9 @@ class FollowPages:
         images: Images,
         quotas: UserQuotas,
         own_feeds: OwnFeeds,
+        signed: SignedFeeds,
     ) -> None:
+        self._signed = signed
         self._own_feeds = own_feeds
         self._reader = reader
         self._channels = channels
@@ -78,6 +81,7 @@ class FollowPages:
             slow_page(self._reader.site, FOLLOW, self._found),
             self._reader.change(FOLLOW, self._follow, self._found_again),
             self._reader.change(UNFOLLOW, self._unfollow),
+            self._reader.change(SIGN_IN, self._sign_in, self._locked),
         ]
 
     async def _found(self, visit: PageVisit) -> Response:
@@ -121,12 +125,26 @@ class FollowPages:
             is_locked=answer is not None and answer.is_locked,
             may_allow=answer is not None and answer.is_private and visit.require_session().admin,
             choices=everywhere.own,
-            chosen=visit.query.get("channel", ""),
+            chosen=visit.query.get("channel", "") or visit.form.text("channel"),
             followed=await self._just_followed(visit, everywhere.own),
             channels=everywhere,
             bookmarklet=_bookmarklet(visit),
             lists=LISTS,
         )
+
+    async def _sign_in(self, visit: PageVisit) -> Response:
+        """Search again with a user name and a password, which a follow seals."""
+        user, asked = await self._reader.user(visit), _asked(visit)
+        url = given_address(without_credentials(asked if "://" in asked else f"https://{asked}"))
+        name, password = visit.form.get("user_name", ""), visit.form.get("password", "")
+        sign_in_headers(name, password)
+        entered = with_password(url, name, password)
+        await self._entered.keep(user, [entered])
+        return visit.go(FOLLOW, q=without_credentials(entered, HIDDEN), channel=visit.form.text("channel"))
+
+    async def _locked(self, visit: PageVisit) -> Response:
+        await self._reader.user(visit)
+        return await self._found_page(visit, SearchAnswer([], is_locked=True))
 
     async def _follow(self, visit: PageVisit) -> Response:
         user = await self._reader.user(visit)
@@ -138,7 +156,7 @@ class FollowPages:
             known = (await self._reader.links(visit)).called(name)
             channel = known or await self._channels.create(user, name, visit.now, most=quotas.channels or 0)
             uid = channel.uid
-        followed = await self._following.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
+        followed = await self._signed.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
         title = visit.form.text("title")[:MOST_OF_NAME]
         return visit.go(FOLLOW, feed=followed.record.id, channel=uid, title=title)
 
@@ -189,7 +207,11 @@ class FollowPages:
 
 def _asked(visit: PageVisit) -> str:
     """The text to search for. Programs that share an address send it as `url` or `text`."""
-    given = [*(visit.query.get(name, "").strip() for name in ("q", "url", "text")), visit.form.text("url")]
+    given = [
+        *(visit.query.get(name, "").strip() for name in ("q", "url", "text")),
+        visit.form.text("url"),
+        visit.form.text("q"),
+    ]
     return next(filter(None, given), "")
 
 

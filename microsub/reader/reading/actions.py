@@ -121,7 +121,7 @@ class MarkForms:
             marked = await self._mark_source(visit, user, place, until, until.item)
         else:
             marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
-        return await self._done(visit, "", marked)
+        return await self._done(visit, "", marked, place="" if source else uid)
 
     async def _mark_older(self, visit: PageVisit, user: str, uid: str) -> Response:
         """Mark the posts of the page's place that were older than a day or a week when the button was pressed.
@@ -156,16 +156,28 @@ class MarkForms:
         text = N_("Marked as unread.") if count else N_("This can no longer be undone.")
         return await self._done(visit, visit.translate(text), {})
 
-    async def _done(self, visit: PageVisit, text: str, marked: Marked, **more: object) -> Response:
-        """The reply: a redirect back to the form's page, or for a script the changes, and `more`."""
+    async def _done(self, visit: PageVisit, text: str, marked: Marked, *, place: str = "", **more: object) -> Response:
+        """The reply: a redirect back to the form's page, or for a script the changes, and `more`.
+
+        `place` is the channel that was marked as a whole, which the message names.
+        """
         user = visit.require_session().user
         record = await self._undo.remember(user, marked)
         if visit.request.headers.get("accept", "").startswith("application/json"):
-            if record is not None:
+            links = await self._reader.links(visit)
+            name = next((link.name for link in links if link.uid == place), "")
+            if record is not None and name:
+                text = visit.translate_count(
+                    N_("%(num)s post marked as read in %(channel)s."),
+                    N_("%(num)s posts marked as read in %(channel)s."),
+                    record.count,
+                    channel=name,
+                )
+            elif record is not None:
                 text = visit.translate_count(
                     N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), record.count
                 )
-            unread = (await self._reader.links(visit)).unread
+            unread = links.unread
             undo = record.id if record is not None else ""
             return data_reply({"text": text, "undo": undo, "unread": unread, **more})
         path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
