@@ -54,6 +54,19 @@ _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 """In an `Accept-Encoding` header that accepts it (RFC 9110, 12.5.3)."""
 
 
+@cache
+def _static_files(folders: tuple[Path, ...]) -> tuple[dict[str, tuple[bytes, str]], dict[str, str]]:
+    """The content and type of each file in `static/`, and its mark, by names.
+
+    A mark is the beginning of a SHA-256. All scripts have the same one, because they import each other by name.
+    """
+    paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
+    files = {path.name: (path.read_bytes(), _KINDS[path.suffix]) for path in paths if path.suffix in _KINDS}
+    marks = {name: sha256_hex(body)[:12] for name, (body, _) in files.items()}
+    scripts = [name for name in files if name.endswith(".js")]
+    return files, marks | dict.fromkeys(scripts, sha256_hex("".join(marks[name] for name in scripts))[:12])
+
+
 class Templates:
     """The templates of `folders`, and the files that pages refer to.
 
@@ -64,13 +77,8 @@ class Templates:
         self._folders = folders
         self._values = values
         self._prefix = prefix
-        paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
-        self.files = {path.name: (path.read_bytes(), _KINDS[path.suffix]) for path in paths if path.suffix in _KINDS}
-        """Each file's content and its type, by name."""
-        self.marks = {name: sha256_hex(body)[:12] for name, (body, _) in self.files.items()}
-        """The beginning of each file's SHA-256; the same for all scripts, which import each other by name."""
-        scripts = [name for name in self.files if name.endswith(".js")]
-        self.marks |= dict.fromkeys(scripts, sha256_hex("".join(self.marks[name] for name in scripts))[:12])
+        self.files, self.marks = _static_files(tuple(folders))
+        """Each file's content and its type, and the part of its address that changes with its content, by name."""
         self.environment: Callable[[str], Environment] = cache(self._environment)
         self.texts: Callable[[str], gettext.NullTranslations] = cache(self._texts)
 

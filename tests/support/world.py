@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from ipaddress import ip_network
 from itertools import count
 from pathlib import Path
@@ -83,6 +83,7 @@ from tests.support.reader import Reader
 from tests.support.timelines import Timelines
 
 FAST = InstanceSettings(polling=Polling(host_interval=0))
+_tls = cache(httpx.create_ssl_context)  # reading certificates takes a millisecond
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 QUICK = Timing(lease=5.0, retry=0.01, settle=0.01, quiet=0.02, longest_quiet=0.2, compare=0.1, after_failure=0.01)
 
@@ -273,7 +274,8 @@ class World(Stores):
     @cached_property
     def fetcher(self) -> Fetcher:
         settings = FetchSettings(allow_private_networks=LOOPBACK, **self.limits)
-        return Fetcher(settings, resolver=self.resolver, clock=self.clock, sign_in_of=self.sign_ins.headers)
+        signs_in = self.sign_ins.headers
+        return Fetcher(settings, resolver=self.resolver, ssl_context=_tls(), clock=self.clock, sign_in_of=signs_in)
 
     @cached_property
     def poller(self) -> Poller:
