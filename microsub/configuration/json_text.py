@@ -26,10 +26,6 @@ _PLAIN = re.compile(r"[A-Za-z0-9_$-]+\Z")
 _WIDTH = 100
 """New lists and objects of plain values up to this many characters go on one line."""
 
-
-_SECRET = re.compile(r"\b(user_name|password|headers)\b|\"[A-Za-z0-9-]+: |://[^/\s]*@")
-"""Marks of a line that may contain a secret, however its names are quoted."""
-
 _LEVELS = 100
 """How deep lists and objects may be nested; deeper nesting would reach Python's recursion limit."""
 
@@ -102,15 +98,11 @@ def read(body: bytes, file: str) -> Node:
 _TWICE = "a second time in one object"
 
 
-def _may_be_secret(text: str, position: int) -> bool:
-    """Whether what stands there may be a part of a secret, on a line with one or within an object of some."""
-    line = text[text.rfind("\n", 0, position) + 1 :].partition("\n")[0]
-    before = _VARIABLE.sub("", text[:position])
-    return _SECRET.search(line) is not None or before.rfind("sign_in") > before.rfind("}")
-
-
 def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
-    """The found and expected text at the error."""
+    """The found and expected text at the error.
+
+    Of the file's text only punctuation is shown: anything else may be a part of a secret, whatever its key is called.
+    """
     position = error.pos
     if error.msg.endswith(_TWICE):
         return error.msg, "each key only once"
@@ -128,9 +120,9 @@ def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
         expected += " after the comma (JSON allows no comma before a closing bracket)"
     elif around.startswith(("//", "/*", "#")):
         expected += " (JSON allows no comments)"
-    if around and _may_be_secret(text, position):
+    if around and around[0] not in "]}[{,:":
         return "a text that isn't shown", expected
-    return f"'{around}'" if around else end, expected
+    return f"'{around[0]}'" if around else end, expected
 
 
 # --- places (the text is known to be valid JSON here) ------------------------------------------------------------
