@@ -1,6 +1,6 @@
 """Adds items to timelines, and applies the filters of channels.
 
-One call of lua/timeline_add.lua per timeline checks everything that keeps an item out, and adds the others. Adding an
+A call of lua/timeline_add.lua checks everything that keeps an item out of a timeline, and adds the others. Adding an
 item twice has no effect. A filtered-out item leaves no trace, so a later edit of it can pass the filter; items in a
 timeline aren't filtered again. All times are Unix seconds.
 """
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 import orjson
 
@@ -41,6 +42,12 @@ _ADD = load("timeline_add")
 
 _OWN = "own"
 """Marks an item for the script that is added as read, as those of the user are."""
+
+_TOGETHER, _FIELDS = 20, 4
+"""Timelines to which one call adds a post, and the arguments for a post: Redis answers others between two calls."""
+
+_Way = list[list[Arg]]
+"""The arguments of the calls for one timeline."""
 
 UNFILTERED = b"*"
 """In place of filters: the items pass any filter, and the given limits apply."""
@@ -163,14 +170,25 @@ class Adder:
         due = addings
         while due:
             ways = [await others.get((one.target.user, one.target.uid), incoming).args(one.chosen_by) for one in due]
-            pairs = [(one, way) for one, way in zip(due, ways, strict=True) if way]
-            replies = await self._redis.scripts(
-                [one.call(incoming.feed, incoming.now, way[one.step]) for one, way in pairs]
-            )
-            due = [one for (one, way), reply in zip(pairs, replies, strict=True) if one.accept(reply, len(way))]
+            groups = self._groups([(one, way) for one, way in zip(due, ways, strict=True) if way])
+            replies = await self._redis.scripts([_call(incoming, some) for some in groups])
+            answered = zip(chain(*groups), chain(*replies), strict=True)
+            due = [one for (one, way), reply in answered if one.accept(reply, len(way))]
             for one in due:
                 self._remember(one.target, incoming.feed, one.chosen_by)
         return [one.result() for one in addings]
+
+    def _groups(self, pairs: Sequence[tuple[AddProgress, _Way]]) -> list[Sequence[tuple[AddProgress, _Way]]]:
+        """The timelines by calls: those that get the same few items share one, unless they are on different nodes."""
+        sharing = dict[int, list[tuple[AddProgress, _Way]]]()
+        for one, way in pairs:
+            sharing.setdefault(id(way[one.step]), []).append((one, way))
+        found = list[Sequence[tuple[AddProgress, _Way]]]()
+        for some in sharing.values():
+            first, way = some[0]
+            most = 1 if self._redis.is_cluster else _TOGETHER * _FIELDS // max(_FIELDS, len(way[first.step]) - 1)
+            found += batches(some, max(1, most))
+        return found
 
     def _remembered(self, target: TimelineTarget, feed: str) -> bytes:
         known, place = self._filtering, (target.user, target.uid)
@@ -244,14 +262,14 @@ class Incoming:
         self._lookup = lookup
         self._items = newest_first(items)
         self._posts: dict[str, Searched] | None = None
-        self._args: dict[bytes, list[list[Arg]]] = {}
+        self._args: dict[bytes, _Way] = {}
 
     def with_read(self, ids: Collection[str]) -> Incoming:
         """The same items; those of these ids are added as read."""
         items = [replace(one, is_own=True) if one.id in ids else one for one in self._items]
         return Incoming(self._lookup, self.feed, items, float(self.now), unfiltered=self.unfiltered)
 
-    async def args(self, filters: bytes) -> list[list[Arg]]:
+    async def args(self, filters: bytes) -> _Way:
         """The items that a channel with these filters takes, as the arguments of its script calls."""
         known = self._args.get(filters)
         if known is None:
@@ -301,23 +319,6 @@ class AddProgress:
         self.step = 0
         self.parts: list[Added] = []
 
-    def call(self, feed_id: str, now: str, items: Sequence[Arg]) -> ScriptCall:
-        """The next script call; `items` are arguments from `Incoming.args`, `now` is in decimals."""
-        target = self.target
-        script_keys = _KEYS.replace(_USER, target.user).replace(_UID, target.uid).split("\n")
-        further, *rest = items
-        return _ADD(
-            timeline=script_keys,
-            feed=feed_id,
-            now=now,
-            limit=target.limit,
-            fresh=target.fresh,
-            further=further,
-            chosen_by=self.chosen_by,
-            uid=target.uid,
-            items=rest,
-        )
-
     def accept(self, reply: list[bytes], steps: int) -> bool:
         """Collect the reply to the last of `steps` calls; returns whether another call is needed."""
         if reply[0] == b"filters":
@@ -334,6 +335,25 @@ class AddProgress:
     def result(self) -> Added:
         """The collected results."""
         return together(self.parts) if self.parts else Added()
+
+
+def _call(incoming: Incoming, adding: Sequence[tuple[AddProgress, _Way]]) -> ScriptCall:
+    """The next call for timelines that get the same items."""
+    first, way = adding[0]
+    further, *items = way[first.step]
+    script_keys, facts = list[str](), list[Arg]()
+    for one, _ in adding:
+        target = one.target
+        script_keys += _KEYS.replace(_USER, target.user).replace(_UID, target.uid).split("\n")
+        facts += (target.uid, target.limit, target.fresh, one.chosen_by)
+    return _ADD(
+        timelines=script_keys,
+        feed=incoming.feed,
+        now=incoming.now,
+        further=further,
+        count=len(adding),
+        targets=[*facts, *items],
+    )
 
 
 # One text with all keys of the script: two replacements make the keys of a timeline.

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason
 from microsub.redis import keys
-from microsub.timelines.add import Added
+from microsub.redis.protocol import Refusal, ScriptCall
+from microsub.timelines.add import Added, TimelineTarget
+from microsub.timelines.sync.arrivals import keep_order
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 
@@ -109,3 +115,54 @@ async def test_withdrawing_everywhere_reaches_removed_channels(world: OneReader)
     await world.channels.disable(ANN, "home", NOW)
     assert await world.timelines.withdraw(ANN, "global", ["1"], Reason.SWEPT, NOW) == 1
     assert await world.redis.command("ZCARD", keys.posts(ANN, "home")) == 0
+
+
+async def test_timelines_that_share_a_call_are_changed_apart(world: OneReader) -> None:
+    """A post for 70 timelines of two users takes four calls; each user gets the arrivals and events of their own."""
+    await world.accounts.add_user("bob", "https://bob.example/", NOW)
+    uids = [f"c{number}" for number in range(35)]
+    for user in (ANN, "bob"):
+        await keep_order(world.redis, world.items, user, NOW - 100_000)
+        for uid in uids:
+            await world.channels.create(user, uid, NOW, uid)
+            assert await world.channels.follow(user, uid, "1", "https://1.example/feed", NOW - 10_000)
+    await world.redis.command("XADD", keys.live_events("bob"), "*", "event", "begin")
+    await world.redis.command("EXPIRE", keys.live_events("bob"), 60)
+    sizes = []
+    scripts = world.redis.scripts
+
+    async def counted(calls: Sequence[ScriptCall]) -> list[Any]:
+        sizes.append(len(calls))
+        return await scripts(calls)
+
+    world.redis.scripts = counted  # type: ignore[method-assign]
+    targets = [TimelineTarget(user, uid, 0) for user in (ANN, "bob") for uid in uids]
+    [one] = world.items.know("1", item(7, NOW))
+    found = await world.timelines.add_to(targets, world.timelines.delivery("1", [one], NOW))
+    assert sizes == [70 if world.redis.is_cluster else 4]
+    assert [added.added for added in found] == [("7",)] * 70
+    for user in (ANN, "bob"):
+        assert await world.redis.command("ZCARD", keys.arrivals(user)) == 1
+        assert await world.redis.command("HGET", keys.arrivals_more(user), "7") == b"34"
+    events = await world.redis.command("XRANGE", keys.live_events("bob"), "-", "+")
+    assert [fields[3].decode() for _, fields in events[1:]] == uids
+    assert await world.redis.command("EXISTS", keys.live_events(ANN)) == 0
+
+
+@pytest.mark.parametrize("key", [keys.posts, keys.unread])
+async def test_a_broken_timeline_keeps_no_other_from_its_posts(
+    world: OneReader, key: Callable[[str, str], str]
+) -> None:
+    """Timelines in the same call get them, with their own arrivals; the delivery ends with the error."""
+    await world.accounts.add_user("bob", "https://bob.example/", NOW)
+    await keep_order(world.redis, world.items, "bob", NOW - 100_000)
+    await world.channels.create("bob", "Home", NOW, "home")
+    assert await world.channels.follow("bob", "home", "1", "https://1.example/feed", NOW - 10_000)
+    await world.redis.command("SET", key("bob", "home"), "broken")
+    targets = [TimelineTarget(user, "home", 0) for user in ("bob", ANN)]
+    [one] = world.items.know("1", item(7, NOW))
+    with pytest.raises(Refusal, match="wrong kind of value"):
+        await world.timelines.add_to(targets, world.timelines.delivery("1", [one], NOW))
+    assert await world.ids("home") == ["7"]
+    assert await world.redis.command("ZCARD", keys.arrivals(ANN)) == 1
+    assert await world.redis.command("HGET", keys.arrivals_more(ANN), "7") is None

@@ -1,6 +1,6 @@
--- Adds items to one timeline, newest first.
+-- Adds the same items, newest first, to timelines, one after the other.
 --
--- Atomic per item: one step checks the subscription, the filter, `gone`, duplicates, block, mute and limit, and writes
+-- Atomic per item and timeline: one step checks the subscription, the filter, `gone`, duplicates, block, mute and limit, and writes
 -- the item. So nothing can happen in between (an unfollow, a mute, a removal, the same delivery again). Adding the same
 -- items again changes nothing: items in posts, hidden or `gone` are recognised.
 --
@@ -22,20 +22,22 @@
 -- Lua can't apply filters. So the caller names the filters by which it chose the items. If the channel has other
 -- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
 -- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
--- items, as most do, and ZADD NX shows whether an item is there already.
+-- items, as most do, and ZADD NX shows whether an item is there already. Several timelines in one call share what the
+-- call costs. If one of them can't be changed, the others get the items, and its error is the reply.
 -- A paused follow takes only items that left unread by an unfollow, so that an unfollow can be undone. The items of a
 -- feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
 --
--- KEYS  1-16 timeline: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel, global), blocked
---       (channel, global), apart, arrivals (two), events
--- ARGV  1 feed: or '' for an item without a feed  2 now  3 limit: for channels without this setting, 0 for none
---       4 fresh: how many of the newest items of a first fill are unread, for channels without this setting  5 further:
---       'score score …' of the items of further calls  6 chosen_by: the filters by which the items were chosen, those of
---       the channel, and after a line break those of the follow; '' for none, '*' to ignore the channel's filters and settings  7 uid  8.. items: per item, newest first: id, score,
---       lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its duplicates, 1 if that one wins, and 'own'
---       at the end for an item of the user, which is added as read
--- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; otherwise
---       {'', added, read, hidden}, lists of ids as 'id id …'
+-- KEYS  1.. timelines: of each 16: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel,
+--       global), blocked (channel, global), apart, arrivals (two), events
+-- ARGV  1 feed: or '' for an item without a feed  2 now  3 further: 'score score …' of the items of further calls
+--       4 count: of the timelines  5.. targets: of each timeline four: its uid; the limit, for channels without this
+--       setting, 0 for none; fresh, how many of the newest items of a first fill are unread, for channels without this
+--       setting; chosen_by, the filters by which the items were chosen, those of the channel, and after a line break
+--       those of the follow, '' for none, '*' to ignore the channel's filters and settings. Then the items: per item,
+--       newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its duplicates, 1
+--       if that one wins, and 'own' at the end for an item of the user, which is added as read
+-- reply per timeline {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these
+--       first; otherwise {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
 -- include: gone
 -- include: unread
@@ -45,39 +47,17 @@
 -- include: arrivals
 -- include: events
 -- include: timeline
-local FIRST_ITEM, FIELDS, AT_ONCE = 8, 4, 100
-
 local call = redis.call
-local feed, now, chosen_by = ARGV[1], ARGV[2], ARGV[6]
+local feed, now = ARGV[1], ARGV[2]
+local KEYS_EACH, FACTS_EACH, FIELDS, AT_ONCE = 16, 4, 4, 100
+local FIRST_FACT = 5
+local FIRST_ITEM = FIRST_FACT + FACTS_EACH * tonumber(ARGV[4])
 local from = 'unread_from ' .. feed
-local head = call('HMGET', KEYS[1], 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread', from)
-if not head[1] or head[2] then return { 'channel' } end
-local filters, follow, hides, paused = head[3] or '', nil, nil, false
-if feed ~= '' then
-  follow = call('HGET', KEYS[2], feed)
-  if not follow then return { 'feed' } end
-  if string.find(follow, '"settings"', 1, true) then
-    local own = cjson.decode(follow).settings or {}
-    hides, paused = own.hide_in_all, own.paused
-    if own.filter then filters = filters .. '\n' .. own.filter end
-  end
-end
-local limit, fresh = tonumber(ARGV[3]), tonumber(ARGV[4])
-if chosen_by ~= '*' then
-  if chosen_by ~= filters then return { 'filters', filters } end
-  limit, fresh = tonumber(head[4]) or limit, tonumber(head[5]) or fresh
-end
 
-local posts, unread = KEYS[3], KEYS[4]
-local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[7], hidden_read = KEYS[8], gone = KEYS[6] }
-sets.uid = ARGV[7]
-local is_hiding, parts, mutes, blocks = false, false, nil, nil
-if call('EXISTS', unpack(KEYS, 7, 13)) > 0 then
-  is_hiding = call('EXISTS', KEYS[7], KEYS[8]) > 0
-  parts = call('EXISTS', KEYS[13]) == 1
-  mutes, blocks = some({ KEYS[9], KEYS[10] }), some({ KEYS[11], KEYS[12] })
-end
-local added, read, hidden = {}, {}, {}
+-- The timeline that gets the items now: its keys, what its channel says, and the ids that it took.
+local feeds, posts, unread, sets
+local limit, fresh, unread_from, paused, is_hiding, mutes, blocks
+local added, read, hidden
 
 -- The score of the n-th newest visible item, or of the oldest one if there are fewer.
 local function nth_score()
@@ -89,20 +69,11 @@ local function nth_score()
       if count == fresh then return score end
     end
   end
-  for further in string.gmatch(ARGV[5], '%S+') do
+  for further in string.gmatch(ARGV[3], '%S+') do
     count, score = count + 1, further
     if count == fresh then return score end
   end
   return score
-end
-
-local unread_from = tonumber(head[6])
-if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then
-  local followed_at = cjson.decode(follow).followed_at
-  local score = fresh > 0 and nth_score()
-  if not score or tonumber(score) > followed_at then score = string.format('%.0f', math.floor(followed_at)) end
-  call('HSET', KEYS[1], from, score)
-  unread_from = tonumber(score)
 end
 
 local function stands(id)
@@ -128,7 +99,7 @@ local function yields(duplicates)
       end
     elseif stands(id) then
       known = true
-      if wins == '1' and call('HEXISTS', KEYS[2], from) == 1 then return DUPLICATE, {}, true end
+      if wins == '1' and call('HEXISTS', feeds, from) == 1 then return DUPLICATE, {}, true end
       over[#over + 1] = id
     end
   end
@@ -157,7 +128,7 @@ end
 -- Removes duplicates of an item that is in the timeline.
 local function unite(id, duplicates)
   for one, from in string.gmatch(duplicates, '(%S+) (%S+) %d') do
-    if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
+    if stands(one) and call('HEXISTS', feeds, from) == 0 then
       local read_at = time_of_reading(one)
       leave(sets, { one }, DUPLICATE)
       if read_at and drop_unread(unread, id) == 1 then note_readings(sets.read, read_at, { id }) end
@@ -223,12 +194,73 @@ local function take(id, score, lines, duplicates)
   end
 end
 
-if hides or parts then
-  for at = FIRST_ITEM, #ARGV, FIELDS do call(hides and 'SADD' or 'SREM', KEYS[13], ARGV[at]) end
+-- What a first fill says about the feed's unread items is kept with the channel.
+local function begin(channel, follow)
+  local followed_at = cjson.decode(follow).followed_at
+  local score = fresh > 0 and nth_score()
+  if not score or tonumber(score) > followed_at then score = string.format('%.0f', math.floor(followed_at)) end
+  call('HSET', channel, from, score)
+  unread_from = tonumber(score)
 end
-for at = FIRST_ITEM, #ARGV, FIELDS do
-  take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
-end
-note_all(14, now)
+
 local function joined(ids) return table.concat(ids, ' ') end
-return { '', joined(added), joined(read), joined(hidden) }
+
+-- add(first, fact): adds the items to the timeline whose keys begin at KEYS[first] and whose facts begin at ARGV[fact];
+-- returns the reply for it.
+local function add(first, fact)
+  local uid, chosen_by = ARGV[fact], ARGV[fact + 3]
+  local channel, read_key, gone, hidden_key, hidden_read
+  channel, feeds, posts, unread, read_key, gone, hidden_key, hidden_read = unpack(KEYS, first, first + 7)
+  local head = call('HMGET', channel, 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread', from)
+  if not head[1] or head[2] then return { 'channel' } end
+  local filters, follow, hides = head[3] or '', nil, nil
+  paused = false
+  if feed ~= '' then
+    follow = call('HGET', feeds, feed)
+    if not follow then return { 'feed' } end
+    if string.find(follow, '"settings"', 1, true) then
+      local own = cjson.decode(follow).settings or {}
+      hides, paused = own.hide_in_all, own.paused
+      if own.filter then filters = filters .. '\n' .. own.filter end
+    end
+  end
+  limit, fresh = tonumber(ARGV[fact + 1]), tonumber(ARGV[fact + 2])
+  if chosen_by ~= '*' then
+    if chosen_by ~= filters then return { 'filters', filters } end
+    limit, fresh = tonumber(head[4]) or limit, tonumber(head[5]) or fresh
+  end
+  sets = { uid = uid, posts = posts, unread = unread, read = read_key, gone = gone }
+  sets.hidden, sets.hidden_read = hidden_key, hidden_read
+  local apart, parts = KEYS[first + 12], false
+  is_hiding, mutes, blocks = false, nil, nil
+  if call('EXISTS', rest_of(sets), unpack(KEYS, first + 6, first + 12)) > 0 then
+    is_hiding = call('EXISTS', hidden_key, hidden_read) > 0
+    parts = call('EXISTS', apart) == 1
+    mutes, blocks = rules_at(first + 8)
+  else
+    has_no_rest(sets)
+  end
+  added, read, hidden = {}, {}, {}
+  unread_from = tonumber(head[6])
+  if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then begin(channel, follow) end
+  if hides or parts then
+    for at = FIRST_ITEM, #ARGV, FIELDS do call(hides and 'SADD' or 'SREM', apart, ARGV[at]) end
+  end
+  for at = FIRST_ITEM, #ARGV, FIELDS do
+    take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+  end
+  note_all(first + 13, now)
+  return { '', joined(added), joined(read), joined(hidden) }
+end
+
+local replies, failed = {}, nil
+for i = 1, tonumber(ARGV[4]) do
+  local is_done, reply = pcall(add, KEYS_EACH * (i - 1) + 1, FIRST_FACT + FACTS_EACH * (i - 1))
+  if not is_done then
+    failed = failed or reply
+    overlook_all()
+  end
+  replies[i] = reply
+end
+if failed then return type(failed) == 'table' and failed or redis.error_reply(tostring(failed)) end
+return replies

@@ -1,5 +1,5 @@
 -- The order of arrival: the items that a user's channels show, removed channels included, each once. It is kept for
--- users who need it (sync/arrivals.py): those with `arrivals:more`.
+-- users who need it (sync/arrivals.py): those whose `arrivals:more` has the last place.
 --
 -- arrives(id), departs(id): one channel shows the item from now on, or no longer. note_arrivals(arrivals, more, now)
 -- writes the result: an item that no channel showed before gets the next place, one that no channel shows any more
@@ -8,7 +8,7 @@
 -- the newest first.
 -- An item that had its place when a channel began to show it gets a second one from the same counter, in
 -- `arrivals:again`: so an item that was added to a channel is found after a place, even if the user got it long before.
-local balance, named, came = {}, {}, {}
+local balance, named, came, last_place = {}, {}, {}, nil
 
 local function count(id, by)
   if not balance[id] then
@@ -25,6 +25,7 @@ local function departs(id) count(id, -1) end
 
 -- The part of a list, from an index, that one command gets.
 local function slice(list, from)
+  if #list <= 1000 then return list end
   local part = {}
   for i = from, math.min(#list, from + 999) do part[#part + 1] = list[i] end
   return part
@@ -33,13 +34,13 @@ end
 -- Gives ids the next places in a sorted set, 'NX' those that have none there, 'GT' all; returns how many are new in it,
 -- and the first of the places.
 local function write_places(set, how, more, now, ids)
-  local place = tonumber(redis.call('HGET', more, 'last') or 0)
-  local first = math.max(math.floor(tonumber(now) * 1000000), place + 1)
+  local first = math.max(math.floor(tonumber(now) * 1000000), last_place + 1)
   local pairs_ = {}
   for i, id in ipairs(ids) do
     pairs_[2 * i - 1] = string.format('%.0f', first + i - 1)
     pairs_[2 * i] = id
   end
+  last_place = first + #ids - 1
   redis.call('HSET', more, 'last', pairs_[#pairs_ - 1])
   return redis.call('ZADD', set, how, unpack(pairs_)), first
 end
@@ -72,7 +73,8 @@ local function take_places(arrivals, more, ids)
 end
 
 local function note_arrivals(arrivals, more, now)
-  if #named == 0 or redis.call('EXISTS', more) == 0 then return end
+  last_place = #named > 0 and tonumber(redis.call('HGET', more, 'last') or nil)
+  if not last_place then return end
   local coming, going = {}, {}
   for i = #named, 1, -1 do
     local id = named[i]

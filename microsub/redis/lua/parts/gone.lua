@@ -5,9 +5,12 @@
 -- timelines/repacking.py has moved it.
 local old = {}
 
--- has_old(sets): whether the channel still has such a rest.
+-- rest_of(sets): its key. has_old(sets): whether the channel still has it; has_no_rest(sets): somebody has looked, and
+-- it hasn't.
+local function rest_of(sets) return sets.gone .. ':before' end
+local function has_no_rest(sets) old[sets] = false end
 local function has_old(sets)
-  if old[sets] == nil then old[sets] = redis.call('EXISTS', sets.gone .. ':before') == 1 end
+  if old[sets] == nil then old[sets] = redis.call('EXISTS', rest_of(sets)) == 1 end
   return old[sets]
 end
 
@@ -23,7 +26,7 @@ local function left_as(sets, id)
   for reason, there in ipairs(redis.call('SMISMEMBER', sets.gone, numbers_of(id))) do
     if there == 1 then return reason end
   end
-  local at = has_old(sets) and redis.call('ZSCORE', sets.gone .. ':before', id)
+  local at = has_old(sets) and redis.call('ZSCORE', rest_of(sets), id)
   return at and (tonumber(at) - math.floor(tonumber(at))) * 16 or nil
 end
 
@@ -31,5 +34,5 @@ end
 local function remember(sets, id, reason) redis.call('SADD', sets.gone, 16 * id + reason) end
 local function forget(sets, id)
   redis.call('SREM', sets.gone, numbers_of(id))
-  if has_old(sets) then redis.call('ZREM', sets.gone .. ':before', id) end
+  if has_old(sets) then redis.call('ZREM', rest_of(sets), id) end
 end
