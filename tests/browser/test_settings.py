@@ -21,6 +21,12 @@ LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" f
 OPML = (
     f"<opml version='2.0'><body><outline text='Far'>{LIST}</outline><outline htmlUrl='http://a.invalid'/></body></opml>"
 )
+BEFORE = """() => {
+  document.querySelector("#channels [data-channel=far]")?.closest("li").remove();
+  document.getElementById("import").dataset.running = "";
+  return import(document.querySelector("script[src*='lists']").src + "?again");
+}"""
+"""Brings the page back to the time when the import is running and has made no channel."""
 LEFT_EDGE = "(one) => one.getBoundingClientRect().left"
 DROPPED = """(text) => {
   const files = new DataTransfer();
@@ -40,13 +46,17 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
 
 
 async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: ReadingServer) -> None:
-    """The page shows the result without a reload."""
+    """The page shows the result without a reload, and the new channel in its list."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "bringer", "/follow")
         async with page.expect_event("load"):
             await page.evaluate(DROPPED, OPML)
         await page.get_by_role("heading", name="You follow 40 new feeds").wait_for()
         assert "1 line had a problem" in await here.text()
+        await page.evaluate(BEFORE)
+        await page.locator("#channels [data-channel=far]").wait_for()
+        await page.get_by_role("button", name="Feeds in Far").wait_for()
+        assert await page.locator("#channels [data-channel=far]").count() == 1
         async with page.expect_download() as download:
             await page.get_by_role("link", name="Download your feeds as OPML").click()
         assert "http://f40.invalid/feed" in (await (await download.value).path()).read_text()

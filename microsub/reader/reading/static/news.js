@@ -193,6 +193,17 @@ function prepareDrags(channels) {
   });
 }
 
+function prepareBranch(link) {
+  if (link.role === "button") {
+    return;
+  }
+  [link.role, link.ariaExpanded] = ["button", "false"];
+  followCount(link);
+  if (opened.has(new URL(link.href).pathname)) {
+    fold(link, true);
+  }
+}
+
 // Unfolds a channel to its feeds in the list of channels. Which ones are unfolded is remembered in this browser.
 export function prepareBranches() {
   recall();
@@ -213,11 +224,9 @@ export function prepareBranches() {
       fold(event.target, event.target.ariaExpanded !== "true");
     }
   });
-  for (const link of document.querySelectorAll("#channels [data-branch]")) {
-    [link.role, link.ariaExpanded] = ["button", "false"];
-    followCount(link);
-    if (opened.has(new URL(link.href).pathname)) {
-      fold(link, true);
-    }
+  const prepare = () => document.querySelectorAll("#channels > ul > li > [data-branch]").forEach(prepareBranch);
+  prepare();
+  for (const list of document.querySelectorAll("#channels > ul")) {
+    new MutationObserver(prepare).observe(list, { childList: true }); // channels come by a search or an import
   }
 }

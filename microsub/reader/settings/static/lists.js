@@ -24,6 +24,22 @@ for (const form of document.querySelectorAll("[data-drop]")) {
   });
 }
 
+/** Channels that the import has made come into the list beside the page, each at its place, and counts follow. */
+function bringChannels(page) {
+  const list = document.querySelector("#channels > ul");
+  [...page.querySelectorAll("#channels > ul > li")].forEach((row, at) => {
+    const uid = row.querySelector("[data-channel]")?.dataset.channel;
+    const known = uid && list.querySelector(`:scope > li > [data-channel="${CSS.escape(uid)}"]`);
+    const [was, is] = [known, row].map((one) => one?.querySelector("[data-count]"));
+    if (uid && !known) {
+      list.insertBefore(row, list.children[at] ?? null);
+    } else if (was && is && was.textContent !== is.textContent) {
+      [was.textContent, was.dataset.count] = [is.textContent, is.dataset.count];
+      was.closest(".count").hidden = is.closest(".count").hidden;
+    }
+  });
+}
+
 async function look() {
   const reply = await fetch(location.href);
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
@@ -36,6 +52,7 @@ async function look() {
       part.replaceWith(page.getElementById(id));
     }
   }
+  bringChannels(page);
   watch();
 }
 
