@@ -30,7 +30,12 @@ PERFORMANCE = ROOT / "docs" / "explanation" / "performance.md"
 MARK = "page budget"
 
 DESK, PHONE = {"width": 1180, "height": 760}, {"width": 390, "height": 760}
-PICTURES = (("reading", "/", DESK), ("following", "/follow?q={feed}", DESK), ("telephone", "/", PHONE))
+PICTURES = (
+    ("reading", "/", DESK),
+    ("following", "/follow?q={feed}", DESK),
+    ("feeds", "/feed?sort=trouble", DESK),
+    ("telephone", "/", PHONE),
+)
 MOST_BYTES, MOST_REQUESTS, MOST_PAINT = 100_000, 12, 300
 LOADS = 9
 _LINK = re.compile(r"read +(\S+/sign-in/link\?code=\S+)")
