@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from microsub.base.clock import DAY
-from microsub.base.errors import NotFound
+from microsub.base.errors import NotFound, StoreError
 from microsub.model.reader import Reason
 from microsub.model.settings import FollowSettings
 from microsub.reader.feeds import chosen
@@ -19,7 +19,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import batches
-from microsub.timelines import ReadState
+from microsub.timelines import Following, ReadState
 from microsub.timelines.remove import Leaving, states_of, take_out
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
 from tests.reader.conftest import ids as ids_of
@@ -237,6 +237,33 @@ async def test_a_change_that_takes_too_long_ends(
     assert "No feed was changed. 2 feeds stay as they were:" in said
     assert "This took too long. Choose it again." in said
     assert await state(server) == before
+
+
+@pytest.mark.parametrize("act", ["unfollow", "move", "pause"])
+async def test_a_store_that_fails_meanwhile(
+    ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """It names the feed that was changed and the one that stays; the undo restores the former, also in two turns."""
+    before, unread = await state(server), sorted(await ann.titles("/channel/home"))
+    of = Following.change if act == "pause" else Following.move if act == "move" else Following.unfollow
+    broken = [False, True]
+
+    async def failing(self: Following, *args: Any, **more: Any) -> Any:
+        if broken and broken.pop(0):
+            raise StoreError("the connection was lost")
+        return await of(self, *args, **more)
+
+    monkeypatch.setattr(Following, of.__name__, failing)
+    reply = await choose(ann, feeds, do=act, to="news")
+    said = await told(ann, reply)
+    assert "1 feed stays as it was: two.example: The store of this server failed meanwhile. Choose it again." in said
+    if act != "unfollow":
+        broken[:] = [True]
+        reply = await take_back(ann, reply)
+        assert "one.example: The store of this server failed meanwhile. Press “Undo” again." in await told(ann, reply)
+    await take_back(ann, reply)
+    assert await state(server) == before
+    assert sorted(await ann.titles("/channel/home")) == unread
 
 
 @pytest.mark.parametrize("act", ["unfollow", "move", "pause"])

@@ -14,7 +14,7 @@ import orjson
 from starlette.responses import Response
 
 from microsub.accounts import Most
-from microsub.base.errors import InvalidRequest, NotFound, RequestError
+from microsub.base.errors import InvalidRequest, NotFound, RequestError, StoreError
 from microsub.base.texts import N_, Sentence
 from microsub.feeds import FeedRecord, Feeds
 from microsub.model.reader import SAVED, Subscription
@@ -31,6 +31,8 @@ MOST_CHOSEN = 200
 _SECONDS = 15.0
 """After this time the rest of the chosen feeds is left as it is, and named."""
 
+_BROKEN = N_("The store of this server failed meanwhile. Choose it again.")
+_UNDO_BROKEN = N_("The store of this server failed meanwhile. Press “Undo” again.")
 _LATE = N_("This took too long. Choose it again.")
 _LATE_UNDO = N_("This took too long. Press “Undo” again.")
 
@@ -213,6 +215,9 @@ class ChosenFeeds:
                 await change(uid, follow)
             except RequestError as error:
                 result.left.append((name, visit.translate(error.description)))
+                left.append((uid, follow))
+            except StoreError:
+                result.left.append((name, visit.translate(_UNDO_BROKEN if result.act == "undo" else _BROKEN)))
                 left.append((uid, follow))
             else:
                 result.done.append(name)
