@@ -123,7 +123,11 @@ class TestTokens:
         assert "Confirm your identity first" in refused.text
         assert refused.tree.css_first("#token-name")
         assert (await self.made(ann)).status == 200
-        await ann.submit(await ann.get("/account/sign-in"), "/account/sign-in/confirm", password=PASSWORD)
+        [link] = refused.tree.css("#token-days ~ p a")
+        page = await ann.get(link.attributes["href"])
+        wrong = await ann.submit(page, "/account/sign-in/confirm", password="wrong")
+        back = await ann.submit(wrong, "/account/sign-in/confirm", password=PASSWORD)
+        assert back.location.endswith("/account#tokens"), "the confirmation leads back to where it was asked for"
         assert (await self.made(ann, days="")).status == 200
 
     async def test_other_users_tokens_cant_be_ended(

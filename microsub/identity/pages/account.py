@@ -21,6 +21,7 @@ from microsub.identity.pages.visits import (
     can_use_passkeys,
     chosen_password,
     has_hosted_profile,
+    next_path,
     passkey_answer,
     passkey_question,
     sign_in_as,
@@ -179,13 +180,14 @@ async def _credentials(local: LocalSignIn, visit: PageVisit) -> Response:
         confirmed=await visit.is_confirmed(),
         passkeys=can_use_passkeys(visit),
         path=CREDENTIALS,
+        next=next_path(visit.form if visit.problem else visit.query),
     )
 
 
 async def _confirm(local: LocalSignIn, visit: PageVisit) -> Response:
     session, password = visit.require_session(), visit.form.get("password", "")
     await local.confirm(session.user, session.id, password, sign_in_origin(visit), visit.now)
-    return visit.go(CREDENTIALS)
+    return visit.go(next_path(visit.form) or CREDENTIALS)
 
 
 async def _begin_confirming(local: LocalSignIn, visit: PageVisit) -> Response:
@@ -195,7 +197,7 @@ async def _begin_confirming(local: LocalSignIn, visit: PageVisit) -> Response:
 async def _confirm_by_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
     session, answer = visit.require_session(), passkey_answer(visit)
     await local.confirm_by_passkey(visit.base, session.user, session.id, answer, sign_in_origin(visit), visit.now)
-    return visit.go(CREDENTIALS)
+    return visit.go(next_path(visit.form) or CREDENTIALS)
 
 
 async def _set_password(local: LocalSignIn, visit: PageVisit) -> Response:

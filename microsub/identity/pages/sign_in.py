@@ -26,6 +26,7 @@ from microsub.identity.pages.visits import (
     can_use_passkeys,
     chosen_password,
     has_hosted_profile,
+    next_path,
     passkey_answer,
     passkey_question,
     sign_in,
@@ -37,7 +38,7 @@ from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, SignInClient, client_document
 from microsub.model.reader import NAME as ACCOUNT
 from microsub.web.forms import began_elsewhere
-from microsub.web.headers import is_of_this_machine, own_path, page_headers
+from microsub.web.headers import is_of_this_machine, page_headers
 from microsub.web.routes import form, page, public, slow_page
 from microsub.web.visit import PageSite, PageVisit
 
@@ -110,11 +111,6 @@ async def _sign_in_page(provider: IndieAuthProvider, who: str, values: Mapping[s
         app=await app_behind(provider.clients, next_, visit),
         failed=isinstance(visit.problem, SignInFailed),
     )
-
-
-def next_path(values: Mapping[str, str]) -> str:
-    """The path to go to after a sign-in: one of ours, or empty."""
-    return own_path(values.get("next", "")) or ""
 
 
 async def _former_address(visit: PageVisit) -> Response:

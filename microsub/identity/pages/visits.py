@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from microsub.identity.local_sign_in import LocalSignIn, SignInOrigin
 from microsub.identity.passkeys import PasskeyMessage, relying_party
 from microsub.identity.passwords import repeated_password
 from microsub.identity.protocol.documents import is_own, profile_page
-from microsub.web.headers import page_headers
+from microsub.web.headers import own_path, page_headers
 from microsub.web.visit import PageVisit
 
 
@@ -96,3 +97,8 @@ def passkey_answer(visit: PageVisit) -> PasskeyMessage:
         text = N_("The form contains no passkey response. Passkeys require JavaScript.")
         raise InvalidRequest(text)
     return PasskeyMessage(visit.form.get("secret", ""), answer)
+
+
+def next_path(values: Mapping[str, str]) -> str:
+    """The path to go to after a sign-in or a confirmation: one of ours, or empty."""
+    return own_path(values.get("next", "")) or ""
