@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from microsub.configuration.model import DeliverySettings
 from microsub.model.reader import SAVED, ChannelKey, Reason
 from microsub.model.settings import ChannelSettings
 from microsub.posts import ItemsStored
+from microsub.redis.protocol import Refusal
 from microsub.timelines import (
     Incoming,
     Leaving,
@@ -104,7 +106,10 @@ class Delivery:
     clock: Callable[[], float] = time.time
 
     async def handle(self, message: Message) -> None:
-        """Handle `ItemsStored` completely. Raises StoreError; any other error means an invalid message."""
+        """Handle `ItemsStored` completely. Raises StoreError; any other error means an invalid message.
+
+        Raises Refusal for a broken timeline, after all others have what the message brings.
+        """
         news = ItemsStored.of(message.fields)
         now = self.clock()
         ids = list({*news.new, *news.edited, *news.reworded})
@@ -118,11 +123,20 @@ class Delivery:
         known, edition = await self.items.timeline_items_of(news.feed, ids, asking)
         places = await self.feeds.audience.at(news.feed, edition)
         items = {item.id: item for item in known}
-        await self._deliver(news.feed, _of(items, news.new), places, now)
-        await self._recheck(_of(items, news.edited), places, now)
-        await self._reconsider(news.feed, _of(items, (*news.edited, *news.reworded)), places, now)
-        await self._take_back(ids, places, now)
-        await self._tell(news.feed, places)
+        refused: Refusal | None = None
+        for step in (
+            partial(self._deliver, news.feed, _of(items, news.new), places, now),
+            partial(self._recheck, _of(items, news.edited), places, now),
+            partial(self._reconsider, news.feed, _of(items, (*news.edited, *news.reworded)), places, now),
+            partial(self._take_back, ids, places, now),
+            partial(self._tell, news.feed, places),
+        ):
+            try:
+                await step()
+            except Refusal as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
 
     async def _tell(self, feed_id: str, places: Sequence[ChannelKey]) -> None:
         if self.delivered is not None:
@@ -234,11 +248,16 @@ def _of(items: dict[str, TimelineItem], ids: Sequence[str]) -> list[TimelineItem
 
 
 async def _in_batches(places: Sequence[ChannelKey], act: Callable[[Sequence[ChannelKey]], Awaitable[None]]) -> None:
-    """Act on `AT_ONCE` places at a time, one batch ahead of Redis."""
+    """Act on `AT_ONCE` places at a time, one batch ahead of Redis.
+
+    A broken place keeps no other from it: its batch is done again, each place alone, then the rest. Raises its Refusal.
+    """
+    refused: list[Refusal] = []
     ahead: asyncio.Future[None] | None = None
     try:
         for start in range(0, len(places), AT_ONCE):
-            behind, ahead = ahead, asyncio.ensure_future(act(places[start : start + AT_ONCE]))
+            batch = places[start : start + AT_ONCE]
+            behind, ahead = ahead, asyncio.ensure_future(_on_all(batch, act, refused))
             if behind is not None:
                 await behind
         if ahead is not None:
@@ -248,3 +267,19 @@ async def _in_batches(places: Sequence[ChannelKey], act: Callable[[Sequence[Chan
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)
         raise
+    if refused:
+        raise refused[0]
+
+
+async def _on_all(
+    batch: Sequence[ChannelKey], act: Callable[[Sequence[ChannelKey]], Awaitable[None]], refused: list[Refusal]
+) -> None:
+    """Act on these places, together if Redis refuses none of them; `refused` gets the errors."""
+    try:
+        await act(batch)
+    except Refusal as error:
+        if len(batch) == 1:
+            refused.append(error)
+        else:
+            for place in batch:
+                await _on_all([place], act, refused)

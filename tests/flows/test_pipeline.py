@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from email.utils import formatdate
 
@@ -261,3 +262,28 @@ async def test_rules_hold_for_what_a_rebuild_shows_again(it, site):
     await it.rules.block("alice", "home", feed.url, it.clock())
     assert await rebuilt(it) == {}
     assert await violations(it.redis, "alice", "home") == []
+
+
+@pytest.mark.parametrize("key", [keys.posts, keys.unread, keys.channel, keys.channel_feeds, keys.arrivals_more])
+async def test_a_broken_channel_keeps_no_other_from_posts(it: World, site: Publisher, key: Callable[..., str]) -> None:
+    """Posts and edits come to the other 44 followers, also those with filters."""
+    site.serve_document("/feed", rss(dated(2)))
+    users = [f"user{number}" for number in range(45)]
+    for user in users:
+        feed = await it.follow(site.url("/feed", "blog.test"), user)
+    await it.poll(feed)
+    broken, filtering = users[0], users[1]
+    await it.filter({"exclude_words": ["post 2"]}, filtering)
+    name = key(broken, "home") if key is not keys.arrivals_more else key(broken)
+    await it.redis.command("SET", name, "broken")
+    site.serve_document("/feed", rss(dated(4)))
+    await it.poll(feed)
+    found = [len(await it.rows(user)) for user in users[1:]]
+    assert found == [4] * 44
+    edited = dated(5)
+    edited[1] = (edited[1][0], "Edited", edited[1][2])
+    site.serve_document("/feed", rss(edited))
+    await it.poll(feed)
+    assert [len(await it.rows(user)) for user in users[1:]] == [5] * 44
+    assert any("Edited" in text for text in await it.texts(users[-1]))
+    assert await violations(it.redis, users[-1], "home") == []
