@@ -150,8 +150,8 @@ class Profiles:
 
     async def claims(self, me: str) -> Profile:
         """The profile at `me`, fetched now, without the server's metadata: the page need not name a server.
-        Raises InvalidRequest and ProfileError, including ProfileUnreachable, as
-               `discover` does.
+
+        Raises InvalidRequest and ProfileError, including ProfileUnreachable, as `discover` does.
         """
         return await self._read(canonical_me(me, private=self._private))
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from microsub.base.clock import DAY, HOUR
+from microsub.fetch import REST, FetchFailed, Reason, RequestFailure, Sending
+from microsub.websub.hubs import Hubs
 from microsub.websub.subscriptions import (
     END_AGAIN,
     FIRST_PAUSE,
@@ -156,3 +158,43 @@ def test_a_callback_shows_neither_token_nor_secret() -> None:
     assert Callback.of(made.token, made.to_json()) == made
     assert parted(f"12.{made.token}") == ("12", made.token)
     assert parted(f"12.{made.token} ") is None
+
+
+class Unreachable:
+    """Sends nothing: every request fails for that reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        self.asked: list[str] = []
+
+    async def send(self, sending: Sending) -> FetchFailed:
+        self.asked.append(sending.url)
+        return FetchFailed(sending.url, self.reason, "no reply")
+
+
+async def asked(hubs: Hubs, wanted: WantedSubscription = WANTED) -> RequestFailure:
+    failure = await hubs.ask("1", callback("t", wanted), "subscribe")
+    assert failure is not None
+    return failure
+
+
+async def test_failed_requests_to_a_hub() -> None:
+    """A shortage of this server is no try, an unusable address lasts, and a server that is away may be back."""
+    why = "the request to the hub failed: no reply"
+    assert await asked(Hubs(Unreachable("busy"), "https://reader.example")) == RequestFailure(why, ours=True)
+    assert await asked(Hubs(Unreachable("private"), "https://reader.example")) == RequestFailure(why, lasting=True)
+    assert await asked(Hubs(Unreachable("connect"), "https://reader.example")) == RequestFailure(why)
+
+
+async def test_a_hub_that_was_away_a_moment_ago_gets_no_request() -> None:
+    """It isn't tried for another feed while it rests, which says for how long; others are."""
+    sender = Unreachable("connect")
+    hubs = Hubs(sender, "https://reader.example")
+    await asked(hubs)
+    failure = await asked(hubs, OTHER)
+    assert sender.asked == [WANTED.hub]
+    assert failure.ours
+    assert failure.retry_after is not None
+    assert 0 < failure.retry_after <= REST
+    await asked(hubs, WantedSubscription("https://other.test/", OTHER.topic))
+    assert sender.asked == [WANTED.hub, "https://other.test/"]
