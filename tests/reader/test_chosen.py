@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from microsub.base.clock import DAY
-from microsub.base.errors import NotFound, StoreError
+from microsub.base.errors import NotFound, StoreError, StoreUnavailable
 from microsub.model.reader import Reason
 from microsub.model.settings import FollowSettings
 from microsub.reader.feeds import chosen
@@ -264,6 +264,28 @@ async def test_a_store_that_fails_meanwhile(
     await take_back(ann, reply)
     assert await state(server) == before
     assert sorted(await ann.titles("/channel/home")) == unread
+
+
+async def test_a_store_that_stops_meanwhile(
+    ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is told when it is back, so the undo can restore what was changed; one that stays away is said."""
+    before, tell = await state(server), UndoRecords.tell
+    away = [StoreUnavailable("connection refused")] * 2
+
+    async def telling(self: UndoRecords, *args: Any) -> None:
+        if away:
+            raise away.pop()
+        await tell(self, *args)
+
+    monkeypatch.setattr(UndoRecords, "tell", telling)
+    monkeypatch.setattr(chosen, "_PAUSES", (0.0, 0.0))
+    reply = await choose(ann, feeds, do="move", to="news")
+    assert "2 feeds are now in News." in await told(ann, reply)
+    await take_back(ann, reply)
+    assert await state(server) == before
+    away[:] = [StoreUnavailable("connection refused")] * 3
+    assert (await choose(ann, feeds, do="move", to="news")).status == 503
 
 
 @pytest.mark.parametrize("act", ["unfollow", "move", "pause"])

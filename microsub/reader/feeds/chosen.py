@@ -5,6 +5,7 @@ What was changed, and what was before, is in the user's undo record (`reader.rea
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +15,7 @@ import orjson
 from starlette.responses import Response
 
 from microsub.accounts import Most
-from microsub.base.errors import InvalidRequest, NotFound, RequestError, StoreError
+from microsub.base.errors import InvalidRequest, NotFound, RequestError, StoreError, StoreUnavailable
 from microsub.base.texts import N_, Sentence
 from microsub.feeds import FeedRecord, Feeds
 from microsub.model.reader import SAVED, Subscription
@@ -30,6 +31,9 @@ MOST_CHOSEN = 200
 """Feeds that one form may change: those of one page of the table."""
 _SECONDS = 15.0
 """After this time the rest of the chosen feeds is left as it is, and named."""
+
+_PAUSES = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Seconds between attempts to store a result: the embedded engine starts again within two."""
 
 _BROKEN = N_("The store of this server failed meanwhile. Choose it again.")
 _UNDO_BROKEN = N_("The store of this server failed meanwhile. Press “Undo” again.")
@@ -274,7 +278,15 @@ class ChosenFeeds:
         return found
 
     async def _told(self, visit: PageVisit, result: ChosenResult) -> Response:
-        await self._undo.tell(visit.user, result.undo, orjson.dumps(asdict(result)))
+        """Lead to the result. A store that has stopped is waited for: nothing else says what was changed before."""
+        for pause in (*_PAUSES, None):
+            try:
+                await self._undo.tell(visit.user, result.undo, orjson.dumps(asdict(result)))
+                break
+            except StoreUnavailable:
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
         return self._go(visit, result.undo)
 
     def _go(self, visit: PageVisit, result: str) -> Response:
