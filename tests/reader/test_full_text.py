@@ -77,3 +77,22 @@ async def test_the_choice_on_the_feeds_page_changes_all_lists(
     await ann.browser.submit(await ann.get(f"{path}?channel=home"), path, full_text="off")
     assert (await server.channels.subscription("ann", "home", feed)).settings == FollowSettings()
     assert "All of it." not in (await ann.get("/channel/home")).text
+
+
+async def test_a_preview_shows_the_newest_post_by_the_selectors(
+    ann: ReadingVisitor, server: World, site: Publisher
+) -> None:
+    """As a page shows it, with pictures at our addresses; nothing is stored. Without a text, the reason is shown."""
+    id_ = await cut_post(ann, site)
+    path = f"/feed/{(await server.feeds.ensure(FEED, server.now)).id}/settings"
+    form = await ann.get(f"{path}?channel=home")
+    shown = await ann.browser.submit(form, path, article="article p:nth-of-type(2), article img", show="1")
+    sample = shown.tree.css_first("#shown")
+    assert sample.css_first("h3").text() == "One"
+    assert [one.text()[:12] for one in sample.css(".content p")] == ["Paragraph 1."]
+    assert sample.css_first(".content img").attributes["src"].startswith("/image/")
+    assert sample.css_first(".trouble") is None
+    assert await server.items.fields([id_], (FULL,)) == [[None]]
+    shown = await ann.browser.submit(form, path, article="article .nowhere", show="1")
+    assert shown.tree.css_first("#shown .trouble") is not None
+    assert shown.tree.css_first("#shown .content") is None
