@@ -260,6 +260,20 @@ async def test_a_page_that_cant_be_read_leaves_the_feeds_text_and_says_why(
     assert (await it.record(followed)).extra[TROUBLE] == why
 
 
+async def test_a_page_with_more_markup_and_less_text_than_the_feed(site: Publisher, it: World) -> None:
+    """Text is compared with text, so the feed's own stays."""
+    serve(site, dict.fromkeys(CUT, WORDS * 12))
+    links = "".join(f'<p>{WORDS} <a href="/{"x" * 400}{number}">more</a></p>' for number in range(6))
+    for name in CUT:
+        site.serve(f"/{name}", page(name.title(), links))
+    followed = await follow(it, site, "on")
+    await it.poll(followed)
+    before = await shown(it)
+    await read_articles(it)
+    assert await shown(it) == before
+    assert (await it.record(followed)).extra[TROUBLE] == "the page has less text than the feed"
+
+
 async def test_a_page_that_is_refused_is_not_asked_for_again(site: Publisher, it: World) -> None:
     serve(site)
     site.serve("/one", Answer(b"gone", 404))

@@ -342,6 +342,22 @@ async def test_other_posts_are_found_at_any_place(server: World, app: NativeApp,
     assert await has_others(app)
 
 
+async def test_other_posts_stay_while_one_is_left(server: World, app: NativeApp, alice: Reader, ids: list[str]) -> None:
+    """After one that was found has left, those beside it are found."""
+    await server.publish(OTHER, *posts("z", "y", host="other.example"))
+    await alice.post(action="follow", channel="later", url=OTHER)
+    for one in await app.ids(LATER):
+        await mark(alice, one, "mark_read", channel="later")
+    await alice.post(action="unfollow", channel="later", url=OTHER)
+    server.use(changed=lambda: None)
+    found = []
+    while (await app.json("subscription/list"))["subscriptions"][-1]["id"] == "feed/other":
+        left = await app.ids("feed/other")
+        found.append(len(left))
+        await mark(alice, left[-1], "remove", channel="later")
+    assert found == [2, 1]
+
+
 async def test_posts_of_a_feed_that_has_moved_belong_to_the_new_one(
     server: World, app: NativeApp, alice: Reader, ids: list[str]
 ) -> None:
