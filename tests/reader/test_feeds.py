@@ -10,6 +10,7 @@ from microsub.feeds import RequestSettings
 from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import Filters, FollowSettings
 from microsub.polling.on_demand import POLLS_OF_USER
+from microsub.reader.feeds import pages
 from microsub.reader.feeds.pages import AT_ONCE
 from microsub.redis.protocol import Redis
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
@@ -317,6 +318,25 @@ async def test_feeds_in_natural_order(ann: ReadingVisitor, server: World) -> Non
         await ann.reader.post(action="follow", channel=f"news-{number}", url=OTHER)
     page = await ann.get("/feed?sort=channel")
     assert [node.text() for node in page.tree.css("tbody td:nth-child(3)")][-2:] == ["News 9", "News 10"]
+
+
+async def test_a_filter_of_many_words_looks_once_at_each_name(
+    ann: ReadingVisitor, server: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter of a hundred words, repeated or not, folds a name once: thousands of feeds delay nobody else."""
+    folded = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def casefold(self) -> str:
+            folded.append(str(self))
+            return super().casefold()
+
+    monkeypatch.setattr(pages, "feed_name", lambda *_: Name("A blog of a b c"))
+    words = "+".join(["a", "b", "c", "blog", *["a"] * 90])
+    assert "A blog of a b c" in (await ann.get(f"/feed?q={words}")).text
+    assert folded == ["A blog of a b c"]
 
 
 async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) -> None:

@@ -351,9 +351,10 @@ class FeedPages:
         order = given.get("sort", "name")
         order = order if order in _SORTS else "name"
         words = on_one_line(given.get("q", ""))[:MOST_OF_NAME]
+        looked_for = {*words.casefold().split()}
         records = await self._feeds.within_reach(one.feed for some in everywhere.values() for one in some)
 
-        def rows() -> list[FeedRow]:
+        def rows() -> tuple[list[FeedRow], list[FeedRow]]:
             followed = [
                 (link, Followed(one, records.get(one.feed) or FeedRecord(one.feed, one.url)))
                 for link in links
@@ -369,17 +370,16 @@ class FeedPages:
                 for link, one in followed
                 if not one.record.is_internal
             ]
-            return sorted(found, key=_SORTS[order])
-
-        def named(found: list[FeedRow]) -> list[FeedRow]:
-            looked_for = words.casefold().split()
-            return [row for row in found if all(word in row.name.casefold() for word in looked_for)]
+            everything = sorted(found, key=_SORTS[order])
+            names = [row.name.casefold() for row in everything]
+            pairs = zip(everything, names, strict=True)
+            return everything, [row for row, name in pairs if all(word in name for word in looked_for)]
 
         # In a thread, because there may be thousands of feeds.
-        everything = await asyncio.to_thread(rows)
+        everything, named = await asyncio.to_thread(rows)
         return visit.page(
             "feeds.html",
-            listed=ListPart.of(named(everything), given.get("from", ""), MOST_LISTED),
+            listed=ListPart.of(named, given.get("from", ""), MOST_LISTED),
             result=result,
             ticked=set(visit.form.getlist("feed")) if visit.problem is not None else set(),
             all_ticked="all" in visit.query,
