@@ -10,6 +10,8 @@ import pytest
 from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import host_of
 from microsub.feeds.events import Event
+from microsub.fetch import RequestFailure
+from microsub.websub.hubs import Hubs
 from microsub.websub.subscriptions import FIRST_PAUSE
 from tests.support.push import Push
 from tests.support.web import Answer
@@ -307,3 +309,19 @@ async def test_delivered_posts_are_events_like_polled_ones(push: Push) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     page = (await push.it.client.get("/store/events", params={"after": before}, headers=headers)).json()
     assert [(one["kind"], one["guid"]) for one in page["items"]] == [("post_created", "second")]
+
+
+async def test_a_request_that_was_not_sent_is_no_try(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is sent half a minute after the hub's turn begins, and isn't counted as a refusal."""
+
+    async def ask(*_: object) -> RequestFailure:
+        return RequestFailure("the hub rests", ours=True, retry_after=5.0)
+
+    monkeypatch.setattr(Hubs, "ask", ask)
+    feed = await push.subscribe()
+    left = await push.subscriptions(feed)
+    assert (left.callbacks, left.tries) == ((), 0)
+    assert left.next == pytest.approx(push.it.now + 35, abs=0.01)
+    assert (await push.health(feed)).why == "the hub rests"
+    counts = await push.it.subscription_store.counts([push.hub.url])
+    assert not counts.get(host_of(push.hub.url))
