@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason
+from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Refusal, ScriptCall
 from microsub.timelines.add import Added, TimelineTarget
@@ -44,6 +45,13 @@ async def test_own_posts_are_added_as_read(world: OneReader) -> None:
     await world.timelines.mark_unread(ANN, "home", ["7"], NOW)
     await world.add("home", replace(item(7, NOW), is_own=True))
     assert await world.unread("home") == 2
+
+
+async def test_a_muted_post_that_arrives_twice_is_added_once(world: OneReader) -> None:
+    """It is found among the hidden ones."""
+    await world.rules.mute(ANN, "home", "https://bob.example/", NOW)
+    assert (await world.add("home", item(7, NOW, author="https://bob.example/"))).hidden == ("7",)
+    assert await world.add("home", item(7, NOW, author="https://bob.example/")) == Added()
 
 
 async def test_scores_round_trip_through_cursors(world: OneReader) -> None:
@@ -149,6 +157,47 @@ async def test_timelines_that_share_a_call_are_changed_apart(world: OneReader) -
     assert await world.redis.command("EXISTS", keys.live_events(ANN)) == 0
 
 
+async def test_timelines_of_one_call_keep_their_own_rules(world: OneReader) -> None:
+    """Each has its own rules, limit, pause, settings and time of following, and the next one has none of them.
+
+    Some channels take no part.
+    """
+    now, own = NOW - 10_000, OwnChannelSettings
+    for uid, settings, follow in (
+        ("muting", own(), FollowSettings()),
+        ("blocking", own(), FollowSettings()),
+        ("paused", own(), FollowSettings(paused=True)),
+        ("apart", own(), FollowSettings(hide_in_all=True)),
+        ("full", own(max_items=1), FollowSettings()),
+        ("late", own(), FollowSettings()),
+        ("choosy", own(filters=Filters.of({"include_types": ["photo"]})), FollowSettings()),
+        ("removed", own(), FollowSettings()),
+    ):
+        for one in (uid, f"{uid}-next"):
+            await world.channels.create(ANN, one, NOW, one)
+            await world.follow(one, "2")
+        await world.channels.set_settings(ANN, uid, settings, NOW)
+        await world.channels.follow(ANN, uid, "1", "https://1.example/feed", now, settings=follow)
+        await world.channels.follow(ANN, f"{uid}-next", "1", "https://1.example/feed", now)
+    await world.rules.mute(ANN, "muting", "https://bob.example/", NOW)
+    await world.rules.block(ANN, "blocking", "https://bob.example/", NOW)
+    await world.add("full", item(5, NOW + 5), feed="2")
+    await world.channels.set_unread_from(ANN, "late", "1", NOW + 1)
+    await world.channels.disable(ANN, "removed", NOW)
+    expected = {
+        "muting": Added(hidden=("7",)), "blocking": Added(), "paused": Added(), "apart": Added(read=("7",)),
+        "full": Added(), "late": Added(read=("7",)), "choosy": Added(), "removed": Added(subscribed=False),
+    }  # fmt: skip
+    in_turn = {
+        one: added for uid, added in expected.items() for one, added in ((uid, added), (f"{uid}-next", Added(("7",))))
+    }
+    targets = [TimelineTarget(ANN, uid, 3 if uid in expected else 0, 0 if uid == "apart" else 10) for uid in in_turn]
+    posts = world.items.know("1", item(7, NOW - 20_000, author="https://bob.example/"))
+    found = await world.timelines.add_to(targets, world.timelines.delivery("1", posts, NOW))
+    assert dict(zip(in_turn, found, strict=True)) == in_turn
+    assert [uid for uid in in_turn if await world.redis.command("EXISTS", keys.apart(ANN, uid))] == ["apart"]
+
+
 @pytest.mark.parametrize("key", [keys.posts, keys.unread])
 async def test_a_broken_timeline_keeps_no_other_from_its_posts(
     world: OneReader, key: Callable[[str, str], str]
@@ -161,7 +210,7 @@ async def test_a_broken_timeline_keeps_no_other_from_its_posts(
     await world.redis.command("SET", key("bob", "home"), "broken")
     targets = [TimelineTarget(user, "home", 0) for user in ("bob", ANN)]
     [one] = world.items.know("1", item(7, NOW))
-    with pytest.raises(Refusal, match="wrong kind of value"):
+    with pytest.raises(Refusal):
         await world.timelines.add_to(targets, world.timelines.delivery("1", [one], NOW))
     assert await world.ids("home") == ["7"]
     assert await world.redis.command("ZCARD", keys.arrivals(ANN)) == 1

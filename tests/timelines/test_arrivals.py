@@ -367,3 +367,14 @@ async def test_two_first_syncs_at_once_finish_one_order(redis: Redis) -> None:
     await redis.command("HSET", keys.arrivals_more(ANN), "building", int(NOW * 1_000_000))
     await keep_order(redis, world.items, ANN, NOW + 9)
     assert await places_of(redis, ANN, await ids(world)) == before
+
+
+async def test_an_item_that_comes_again_gets_a_place_of_its_own(world: OneReader) -> None:
+    """It comes after a new item of the same call, and later items come after both."""
+    await world.add("home", item(1, NOW))
+    await world.follow("work", "1")
+    await world.add("work", item(1, NOW), item(2, NOW))
+    new = await world.redis.command("ZSCORE", keys.arrivals(ANN), "2")
+    again = await world.redis.command("ZSCORE", keys.arrivals_again(ANN), "1")
+    assert int(again) == int(new) + 1
+    assert await world.redis.command("HGET", keys.arrivals_more(ANN), "last") == again

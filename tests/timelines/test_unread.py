@@ -495,3 +495,11 @@ async def test_unread_items_are_read_while_the_store_is_full(world: OneReader) -
             assert await violations(redis, ANN, uid) == []
     finally:
         await redis.command("CONFIG", "SET", "maxmemory", 0)
+
+
+async def test_a_mark_of_several_items_counts_the_unread_ones(world: OneReader) -> None:
+    """Also if only one of them is."""
+    await world.add("home", item(1), item(2), item(3))
+    assert await world.timelines.mark_read(ANN, "home", ["1", "3"], NOW) == 2
+    assert await world.timelines.mark_read(ANN, "home", ["1", "2", "3"], NOW) == 1
+    assert await world.unread("home") == 0
