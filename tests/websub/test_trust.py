@@ -318,6 +318,7 @@ async def test_a_request_that_was_not_sent_is_no_try(push: Push, monkeypatch: py
         return RequestFailure("the hub rests", ours=True, retry_after=5.0)
 
     monkeypatch.setattr(Hubs, "ask", ask)
+    push.it.clock.at = push.it.now
     feed = await push.subscribe()
     left = await push.subscriptions(feed)
     assert (left.callbacks, left.tries) == ((), 0)
