@@ -119,6 +119,9 @@ async def test_feeds_are_filtered_while_one_types(browser: Browser, many: Readin
         await expect(found).to_have_text("1 of 6 feeds matches")
         await expect(rows).to_have_count(1)
         assert page.url.endswith("/feed?q=Feed-4&sort=name")
+        await page.locator("h1").click()
+        await page.keyboard.press("/")
+        assert await page.evaluate("getSelection().toString()") == "Feed-4"
         await expect(bar.get_by_text("Chosen: 1 (1 not shown)")).to_be_visible()
         await page.get_by_role("checkbox", name="feed-4").check()
         await bar.get_by_label("With the chosen feeds").select_option("Pause")

@@ -41,7 +41,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         feed = feeds.serve_document("/feed", rss(dated(3)))
         starters.write_text(f'[[feed]]\nname = "Harbour"\nurl = "{feed}"\nabout = "Ships that come and go"\n', "utf-8")
         own_feed = [{"uid": "home", "name": "Home", "feeds": [feed]}]
-        users = {"new": {}, "maker": {}, "ann": {"me": site.owner.me, "channels": own_feed}}
+        users = {"new": {}, "phone": {}, "maker": {}, "ann": {"me": site.owner.me, "channels": own_feed}}
         enrolling = ("maker", "ann")
         async with reading_server(
             folder / "own", users, *enrolling, polls=1, MICROSUB_STARTER_FEEDS=str(starters)
@@ -68,6 +68,23 @@ async def test_from_an_invitation_to_the_first_posts(browser: Browser, server: S
             return await here.page.locator("article.post").count() == 3
 
         await wait_until(arrived)
+
+
+async def test_a_phone_begins_with_the_question(browser: Browser, server: Server) -> None:
+    """The list of channels opens by its button."""
+    link = await server.invitation("phone")
+    async with tab(browser) as here:
+        page = here.page
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.goto(link)
+        await here.fill(password=PASSWORD, again=PASSWORD)
+        await here.press("Set password")
+        await page.goto(server.url)
+        assert await here.title() == "What do you want to read?"
+        assert await page.evaluate("document.querySelector('h1').getBoundingClientRect().top") < 844 / 4
+        assert not await page.locator("#channels").is_visible()
+        await page.get_by_role("navigation", name="Reading").get_by_role("link", name="Channels").click()
+        assert await page.locator("#channels").is_visible()
 
 
 async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> None:

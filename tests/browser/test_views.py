@@ -87,6 +87,37 @@ async def test_a_list_shows_many_posts(browser: Browser, server: ReadingServer) 
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+async def test_large_text_leaves_room_for_posts(browser: Browser, server: ReadingServer) -> None:
+    """In German on a phone, the first post of a channel and of a feed begins within a quarter of the screen."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await look(page, "List")
+        feed = await page.locator(".post .from a").first.get_attribute("href")
+        await page.set_extra_http_headers({"Accept-Language": "de"})
+        await page.set_viewport_size({"width": 390, "height": 844})
+        for path in ("/channel/home?show=all", feed):
+            await page.goto(f"{server.url}{path}")
+            assert await page.locator("html").get_attribute("lang") == "de"
+            await page.evaluate("document.documentElement.dataset.size = 'larger'")
+            assert await page.evaluate("document.querySelector('.post').getBoundingClientRect().top") <= 844 / 4
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert await page.get_by_role("button", name="Alle als gelesen markieren").is_visible()
+
+
+async def test_an_opened_line_shows_its_whole_title(browser: Browser, server: ReadingServer) -> None:
+    """On a phone, where closed lines cut titles after two lines."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await look(page, "List")
+        await page.set_viewport_size({"width": 240, "height": 844})
+        title = page.locator(".post").filter(has_text="Post 39").locator("h2 a")
+        cut = "it => it.scrollHeight > it.clientHeight"
+        assert await title.evaluate(cut)
+        await title.click()
+        await page.locator(".post.is-open").wait_for()
+        assert not await title.evaluate(cut)
+
+
 async def test_views_are_accessible_and_valid(browser: Browser, server: ReadingServer) -> None:
     """With headings for days, on a desktop in light and on a phone in dark."""
     context = await browser.new_context(bypass_csp=True)

@@ -33,6 +33,7 @@ PEOPLE = (
     "quiet",
     "queuer",
     "presser",
+    "starrer",
 )
 TENDERS = ("follower", "orderer", "scriptless")
 COUNT, LONG = 5, 45
@@ -60,7 +61,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         for name in ("player", "walker", "quiet", "queuer", "presser"):
             users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
         more = feeds.serve_document("/more", more_episodes(feeds.url("/episode.wav")))
-        for name in ("queuer", "presser"):
+        for name in ("queuer", "presser", "starrer"):
             users[name]["channels"].append({"uid": "more", "name": "More", "feeds": [more]})
         users |= {name: {"channels": [{"uid": uid, "name": uid.title()} for uid in EMPTY]} for name in TENDERS}
         async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=4, settings=settings) as made:
@@ -447,8 +448,23 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
         await page.get_by_text("Added to the queue.").wait_for()
 
 
+async def test_an_episode_has_its_star_where_other_posts_have_it(browser: Browser, server: Server) -> None:
+    """And a line of the same height, though it can be played."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "starrer", "/channel/global?show=all")
+        async with page.expect_navigation(wait_until="load"):
+            await page.get_by_role("button", name="List", exact=True).click()
+        assert await page.locator(".post [data-act=play]").count() < await page.locator(".post").count()
+        for width in (1280, 390):
+            await page.set_viewport_size({"width": width, "height": 844})
+            right = "stars => new Set(stars.map((star) => star.getBoundingClientRect().right)).size"
+            assert await page.locator(".post [data-act=save]").evaluate_all(right) == 1
+            height = "posts => new Set(posts.map((post) => post.getBoundingClientRect().height)).size"
+            assert await page.locator(".post:not(:first-child)").evaluate_all(height) == 1
+
+
 async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, server: Server) -> None:
-    """At the end of a post's page, too."""
+    """At the end of a post's page, too, and on the bar of a list; with large text its title can still be read."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/more?show=all")
         await page.set_viewport_size({"width": 390, "height": 844})
@@ -461,7 +477,14 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
         player, acts = await page.evaluate(box, "#listening"), await page.evaluate(box, ".acts")
         assert abs(player["bottom"] - acts["top"]) <= 2
         assert acts["bottom"] == 844
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for path, bar in (("", ".post.whole .acts"), ("/channel/more?show=all", ".bottom")):
+            await page.goto(server.url + path if path else page.url)
+            for text in ("normal", "larger"):
+                await page.evaluate("size => document.documentElement.dataset.size = size", text)
+                player, below = await page.evaluate(box, "#listening"), await page.evaluate(box, bar)
+                assert abs(player["bottom"] - below["top"]) <= 1, (path, text)
+                assert (await page.evaluate(box, "#listening p"))["width"] > 390 / 2
+                assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def test_space_shows_what_the_player_covers(browser: Browser, server: Server) -> None:

@@ -63,7 +63,7 @@ async def _offered(reader: ReaderSite, starters: Sequence[StarterFeed], visit: P
 
 
 async def _offer(reader: ReaderSite, starters: Sequence[StarterFeed], visit: PageVisit) -> Response:
-    return visit.page("first.html", starters=starters, channels=await reader.links(visit), home=True)
+    return visit.page("first.html", starters=starters, channels=await reader.links(visit))
 
 
 async def _follow(

@@ -1,10 +1,11 @@
-// Shows the page's times, which are in UTC, in the browser's time zone. Days without a time aren't changed.
+// Shows the page's times, which are in UTC, in the browser's time zone and as its country writes them. Days without a time aren't changed.
 const FORM = { dateStyle: "medium", timeStyle: "short" };
 let format = null; // made when it is needed: browsers take long for it
 
 function exact(time) {
   const moment = new Date(time.dateTime);
-  format ??= new Intl.DateTimeFormat(document.documentElement.lang, FORM);
+  const { lang } = document.documentElement;
+  format ??= new Intl.DateTimeFormat(navigator.languages.find((one) => one.startsWith(lang)) || lang, FORM);
   return Number.isNaN(moment.valueOf()) ? time.textContent : format.format(moment);
 }
 

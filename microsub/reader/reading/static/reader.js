@@ -70,7 +70,7 @@ const everywhere = {
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
-  search: () => (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.focus(),
+  search: () => (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.select(),
   keys: () => (dialog.open ? dialog.close() : showKeys()),
 };
 
