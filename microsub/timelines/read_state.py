@@ -59,8 +59,8 @@ class ReadState:
     ) -> dict[str, set[str]]:
         """As `mark`; returns the ids that changed, by channel."""
         marked = _Marked()
-        if uid == GLOBAL and state == "read" and len(ids := distinct(ids)) > BATCH:
-            await self._mark_many(user, ids, now, marked)
+        if uid == GLOBAL and len(ids := distinct(ids)) > BATCH:
+            await self._mark_many(user, ids, state, now, marked)
         else:
             await self._mark_named(user, uid, distinct(ids), state, now, marked, batch_for(uid))
             await self._mark_same(user, marked.spreading, state, now, marked)
@@ -97,24 +97,28 @@ class ReadState:
             if at >= len(ids):
                 return
 
-    async def _mark_many(self, user: str, ids: Sequence[str], now: float, marked: _Marked) -> None:
-        """Mark items as read in all channels, one channel after the other, after their duplicates."""
+    async def _mark_many(
+        self, user: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked
+    ) -> None:
+        """Mark items in all channels, one channel after the other, after their duplicates."""
         uids = await channels_named(self._redis, user, GLOBAL)
-        unread = await unread_in(self._redis, user, uids)
+        unread = await unread_in(self._redis, user, uids) if state == "read" else {}
         *have_hidden, everywhere = await self._redis.pipeline(
             [*(("EXISTS", keys.hidden(user, uid)) for uid in uids), ("HGET", keys.user(user), READ_EVERYWHERE)]
         )
         wanted, found = {*ids}, dict[str, set[str]]()
         for uid, has_hidden in zip(uids, have_hidden, strict=True):
-            hidden = await members_at(self._redis, [keys.hidden(user, uid)], ids) if has_hidden else set[str]()
-            if some := wanted.intersection(unread[uid]) | hidden:
+            sets = [keys.posts(user, uid)] if state == "unread" else []
+            sets += [keys.hidden(user, uid)] * has_hidden
+            there = await members_at(self._redis, sets, ids) if sets else set[str]()
+            if some := wanted.intersection(unread.get(uid, ())) | there:
                 found[uid] = some
         if everywhere == b"yes":
-            await self._mark_same(user, [*set[str]().union(*found.values())], "read", now, marked)
+            await self._mark_same(user, [*set[str]().union(*found.values())], state, now, marked)
         for uid, some in found.items():
             ordered = await asyncio.to_thread(_in_order, some)
             with suppress(NotFound):  # the channel has been removed
-                await self._mark_named(user, uid, ordered, "read here", now, marked, _OF_MANY)
+                await self._mark_named(user, uid, ordered, f"{state} here", now, marked, _OF_MANY)
 
     async def mark_before(self, user: str, uid: str, item: str, now: float) -> set[str]:
         """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed anywhere."""

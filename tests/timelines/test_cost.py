@@ -232,3 +232,23 @@ async def test_all_of_a_channel_is_read_everywhere_in_bounded_steps(real_redis: 
     assert await left(real_redis, uids, keys.unread) == 0
     assert await world.timelines.mark_unread(ANN, uids[1], [str(one) for one in listed], NOW) == 3000
     assert await left(real_redis, uids, keys.unread) == 3 * 3000 + 97 * 3
+
+
+@pytest.mark.parametrize("everywhere", ["yes", "no"])
+async def test_many_posts_become_unread_in_the_channels_that_have_them(real_redis: Redis, everywhere: str) -> None:
+    """A batch looks once into each of 400 channels, and changes those that show or hide its posts, in short steps."""
+    world, uids = await crowd(real_redis, 400)
+    await world.accounts.set_settings(ANN, {READ_EVERYWHERE: everywhere})
+    ids = range(1, 1201)
+    await put(real_redis, uids, [5000], keys.posts)
+    await put(real_redis, uids[:2], ids, keys.posts, keys.read)
+    await put(real_redis, uids[2:3], ids, keys.hidden, keys.hidden_read)
+    await calls(real_redis)
+    assert await world.timelines.mark_unread(ANN, "global", [str(one) for one in ids], NOW) == 1200
+    cost = await calls(real_redis)
+    assert cost["zmscore"] <= 2 * 400 + 50
+    assert cost["evalsha"] <= 20
+    assert await left(real_redis, uids, keys.unread) == 2400
+    for key in (keys.read, keys.hidden_read):
+        assert await left(real_redis, uids[:3], key) == 0
+    assert await world.timelines.mark_unread(ANN, "global", [str(one) for one in ids], NOW) == 0
