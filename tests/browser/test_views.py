@@ -105,10 +105,15 @@ async def test_large_text_leaves_room_for_posts(browser: Browser, server: Readin
 
 
 async def test_an_opened_line_shows_its_whole_title(browser: Browser, server: ReadingServer) -> None:
-    """On a phone, where closed lines cut titles after two lines."""
+    """On a phone, where closed lines cut titles after two lines; a cut title reaches under no star."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "bea", "/channel/home?show=all")
         await look(page, "List")
+        ends = "it => [it, it.closest('.post').querySelector('.acts')].map((one) => one.getBoundingClientRect())"
+        await page.set_viewport_size({"width": 900, "height": 844})
+        for link in await page.locator(".post h2 a").all():
+            box, star = await link.evaluate(ends)
+            assert box["right"] <= star["left"]
         await page.set_viewport_size({"width": 240, "height": 844})
         title = page.locator(".post").filter(has_text="Post 39").locator("h2 a")
         cut = "it => it.scrollHeight > it.clientHeight"
