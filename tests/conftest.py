@@ -118,9 +118,9 @@ class Begun:
 
 def pytest_xdist_auto_num_workers() -> int:
     """Tests spend a part of their time waiting, so there are more processes than cores; each one collects all tests,
-    which takes ten seconds of processor time.
+    which takes five seconds of processor time.
     """
-    return min(2 * (os.cpu_count() or 1) + 1, 7)
+    return min(3 * (os.cpu_count() or 1), 7)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
