@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gettext
 import gzip
+import io
 import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from microsub import (
@@ -52,6 +54,8 @@ _KINDS = {
 _YEAR = 31_536_000
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 """In an `Accept-Encoding` header that accepts it (RFC 9110, 12.5.3)."""
+_SHORT, _LEVEL, _LONGEST_NAME = 1400, 4, 100
+"""Bytes of a page that needs no compression; the level of the others, which takes a millisecond for 100 KB."""
 
 
 @cache
@@ -210,10 +214,32 @@ def _weights(accepted: str) -> Iterable[tuple[float, int, str]]:
             yield value, -place, language
 
 
+def accepts_gzip(request: Request) -> bool:
+    """Whether the browser reads gzip."""
+    return _GZIP.search(request.headers.get("accept-encoding", "")) is not None
+
+
+def html_response(text: str, status: int, headers: Mapping[str, str], request: Request) -> Response:
+    """A page; compressed if it was asked for by GET from a browser that reads that.
+
+    Its length would give away secrets beside what others have written (https://breachattack.com). Those of a page are
+    the tokens of its forms, which differ each time; a name of random length in front hides a few bytes more or less.
+    Replies to forms aren't compressed, because some show a secret.
+    """
+    body, more = text.encode(), {"vary": "Accept-Encoding"}
+    if request.method == "GET" and len(body) > _SHORT and accepts_gzip(request):
+        packed = io.BytesIO()
+        name = "-" * (1 + secrets.randbelow(_LONGEST_NAME))
+        with gzip.GzipFile(name, "wb", _LEVEL, packed, mtime=0) as file:
+            file.write(body)
+        body, more["content-encoding"] = packed.getvalue(), "gzip"
+    return HTMLResponse(body, status, {**headers, **more})
+
+
 def static_route(templates: Templates) -> Route:
     """The route of static files. Files requested by a page of another version are served, but not cached.
 
-    Texts are compressed; pages aren't, because they contain secrets beside what others have written (BREACH).
+    Texts are compressed.
     """
     compressed = lru_cache(maxsize=256)(gzip.compress)
 
@@ -231,7 +257,7 @@ def static_route(templates: Templates) -> Route:
         headers = {"cache-control": keep, "content-type": kind, "x-content-type-options": "nosniff"}
         if kind.startswith("text/"):
             headers["vary"] = "Accept-Encoding"
-            if _GZIP.search(request.headers.get("accept-encoding", "")):
+            if accepts_gzip(request):
                 body, headers["content-encoding"] = compressed(body), "gzip"
         return Response(body, headers=headers)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from microsub.base.digests import new_secret
 from microsub.base.errors import (
@@ -31,7 +31,7 @@ from microsub.web.display import Display
 from microsub.web.forms import FIELD, SentForm, check_form, form_token, read_upload
 from microsub.web.headers import PublicAddress, client_address, page_headers
 from microsub.web.looks import Looks
-from microsub.web.pages import FOLDER, Templates, preferred_language
+from microsub.web.pages import FOLDER, Templates, html_response, preferred_language
 
 _FRESH_FOR = CONFIRMATION // 60
 """Minutes."""
@@ -293,7 +293,7 @@ class PageVisit:
             headers["retry-after"] = str(problem.retry_after)
         elif isinstance(problem, SignInFailed) and status in _LATER:
             headers["retry-after"] = str(_LATER[status])
-        return HTMLResponse(self.site.pages.render(template, given, self.language), status, headers=headers)
+        return html_response(self.site.pages.render(template, given, self.language), status, headers, self.request)
 
     def turn(self) -> AbstractAsyncContextManager[Any]:
         """A slot among the user's pages that are rendered at a time. It can't be taken twice."""

@@ -459,7 +459,7 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
 
 
 async def test_a_page_is_small_and_doesnt_shift(browser: Browser, library: Library) -> None:
-    """Less than 100 KB in at most 12 requests, and nothing shifts while it loads."""
+    """Less than 60 KB in at most 12 requests, and nothing shifts while it loads."""
     async with window(browser) as here:
         page = await library.sign_in(here, "looks", "/display")
         session = await here.context.new_cdp_session(page)
@@ -475,7 +475,7 @@ async def test_a_page_is_small_and_doesnt_shift(browser: Browser, library: Libra
         )
         print(f"{len(found)} requests, {sum(found)} bytes, layout shift {await page.evaluate('window.shifts')}")
         assert len(found) <= 12 + 1  # and the second page, which is loaded in advance
-        assert sum(found) < 100_000 + 40_000
+        assert sum(found) < 60_000
         assert await page.evaluate("window.shifts") < 0.01
 
 

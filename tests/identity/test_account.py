@@ -102,6 +102,7 @@ class TestTokens:
         await signed_in(ann)
         shown = await self.made(ann)
         assert shown.title == "Token for My laptop"
+        assert "content-encoding" not in shown.response.headers, "a compressed length gives secrets away"
         endpoint, token = [node.text() for node in shown.tree.css("main pre code")]
         assert endpoint == "https://reader.example/microsub"
         signed = IndiePassDesktop(server.client).pasted("/microsub", token)
