@@ -20,7 +20,7 @@ import orjson
 
 from microsub import __version__, parsing
 from microsub.base.errors import FetchError, ParseError
-from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, sign_in_of
+from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, without_credentials
 from microsub.cache.copy import DEFAULT_TTL, PARSE, CachedDocument, Failure, age_of, is_feed, lifetime_of
 from microsub.cache.shared_copies import Ask, CacheAnswer, SharedCopies, Source, body_of
 from microsub.cache.storage import Mapping as Bytes
@@ -292,9 +292,9 @@ class CachingFetcher:
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """The document at `request.url`. `accept` is ignored: each address has one copy.
 
-        Of a document that is asked for with sealed credentials no copy is kept.
+        Of a document that is asked for with credentials no copy is kept.
         """
-        if request.signs_in and sign_in_of(request.url) is not None:
+        if without_credentials(request.url) != request.url:
             return await self._fetcher.fetch(request)
         ask = Ask(
             request.url,

@@ -1,6 +1,7 @@
 """Addresses that a user has just searched for or previewed, for what follows: a follow, or picking one of the posts.
 
-Pages and replies show an address without its user name and password; here it is found with them again.
+Pages and replies show an address without its user name and password; here it is found with them again. Such an address
+is sealed with the key of sign-ins, which isn't in Redis (`base.sealing`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest
+from microsub.base.sealing import KeyFile, seal, unseal
 from microsub.base.urls import web_address, web_parts, without_credentials
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import text
 from microsub.redis.structures import Hash, together
 
 SECONDS = 3600
@@ -21,6 +23,9 @@ SECONDS = 3600
 HIDDEN = "***"
 """The text in addresses that replaces user name and password."""
 
+_SEALED = b"\0"
+"""The first byte of an address that is sealed."""
+
 MOST = 50
 """Addresses of a user that are remembered; the next one makes the earlier ones forgotten."""
 
@@ -28,12 +33,16 @@ MOST = 50
 class EnteredAddresses:
     """The addresses that users have entered lately."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, key: KeyFile) -> None:
         self._of = Hash.at(redis, keys.entered, SECONDS)
+        self._key = key
 
     async def keep(self, user: str, urls: Iterable[str]) -> None:
-        """Remember these addresses, except those that are too long to be followed."""
-        found = {name_of(url): url for url in filter(web_address, urls)}
+        """Remember these addresses, except those that are too long to be followed.
+
+        Raises ConfigError if one has a password and the key can't be used.
+        """
+        found = {name_of(url): self._stored(user, url) for url in filter(web_address, urls)}
         if found:
             entered = self._of(user)
             _, count = await together(entered.set(found), entered.count())
@@ -56,21 +65,35 @@ class EnteredAddresses:
         hidden = without_credentials(url, HIDDEN)
         if parts is None or ("@" in parts.netloc and hidden != url):
             return url
-        found = await self._of(user).get(name_of(url))
+        found = self._read(user, await self._of(user).get(name_of(url)))
         if found is None and "@" in parts.netloc:
             raise InvalidRequest(
                 "the password of this address isn't remembered any more: found '***', expected the whole address"
             )
-        return url if found is None else text(found)
+        return url if found is None else found
 
     async def named(self, user: str, names: Sequence[str]) -> list[str]:
         """The remembered addresses of these names (`name_of`)."""
-        return texts(url for url in await self._of(user).get_many(names) if url is not None)
+        found = (self._read(user, value) for value in await self._of(user).get_many(names))
+        return [url for url in found if url is not None]
+
+    def _stored(self, user: str, url: str) -> str | bytes:
+        return url if without_credentials(url) == url else _SEALED + seal(url, self._key.secret(), _about(user))
+
+    def _read(self, user: str, value: bytes | None) -> str | None:
+        """The address; None if there is none, or it was sealed with another key."""
+        if value is None or not value.startswith(_SEALED):
+            return None if value is None else text(value)
+        return unseal(value.removeprefix(_SEALED), self._key.read() or "", _about(user))
 
 
 def name_of(url: str) -> str:
     """A short name of an address, the same with any user name and password."""
     return short_digest(without_credentials(url).encode("utf-8", "replace"), 6)
+
+
+def _about(user: str) -> str:
+    return f"entered {user}"
 
 
 def _host(url: str) -> str:

@@ -20,6 +20,7 @@ from microsub.accounts import (
 from microsub.admin import Figures, Health, Hours, ServerState, Survey, server_state
 from microsub.articles import ArticleStage, PageReader
 from microsub.backend_file import Configuration
+from microsub.base.sealing import KeyFile
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
 from microsub.configuration.effective import Status
@@ -220,7 +221,7 @@ class WebParts:
     @cached_property
     def entered(self) -> EnteredAddresses:
         """The addresses that users have entered."""
-        return EnteredAddresses(self.stores.redis)
+        return EnteredAddresses(self.stores.redis, KeyFile(self.stores.key_file))
 
     @cached_property
     def picked(self) -> PickedPosts:

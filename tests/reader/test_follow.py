@@ -15,6 +15,7 @@ from microsub.redis import keys
 from microsub.server import jobs
 from microsub.server.jobs import sweeping
 from tests.reader.conftest import ReadingVisitor, reading, titles
+from tests.support.invariants import all_keys
 from tests.support.readers import posts
 from tests.support.visitor import Shown
 from tests.support.world import World
@@ -347,10 +348,12 @@ async def test_a_401_asks_for_name_and_password(ann: ReadingVisitor, monkeypatch
     assert (refused.status, "Give a user name" in refused.text) == (400, True)
     wrong = await ann.browser.submit(refused, "/follow/sign-in", user_name="me", password="wr/ong")
     again = await ann.get(wrong.location)
-    assert "asks for a user name and a password" in again.text
+    assert "accept this user name and password" in again.text
     right = await ann.browser.submit(again, "/follow/sign-in", user_name="me", password="s3cret")
     found = await ann.get(right.location)
     assert found.tree.css_first("option[value=later][selected]") is not None
+    stored = str([await ann.server.redis.command("DUMP", key) for key in await all_keys(ann.server.redis)])
+    assert not [one for one in ("s3cret", "wr/ong", "wr%2Fong") if one in stored]
     followed = await ann.browser.submit(found, "/follow", {"url": HIDDEN}, channel="later")
     assert followed.location.startswith("/follow?feed=")
     for shown in (page, wrong, again, right, found, followed, await ann.get(followed.location)):
