@@ -108,14 +108,16 @@ def commands_page() -> str:
         suite = ("microsub-conformance",), conformance
         for path, command in (*_walk(main, ("microsub",)), suite):
             context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
-            lines += [f"## {' '.join(path)}\n", "```text", _shortened(command.get_help(context)), "```\n"]
+            # A command that has run remembers its `--help`, with the names that its group gave it.
+            with patch.object(command, "add_help_option", new=False):
+                text = command.get_help(context)
+            lines += [f"## {' '.join(path)}\n", "```text", _shortened(text), "```\n"]
     return "\n".join(lines)
 
 
 def _shortened(text: str) -> str:
-    """A help page without parts that the reference page has once: `--help` and the common options."""
+    """A help page without the common options, which the reference page has once."""
     text = text.partition("\nCommon options:\n")[0]
-    text = re.sub(r"^  --help +Show this message and exit\.\n?", "", text, flags=re.MULTILINE)
     text, _, named = text.partition("  Common options, explained by `microsub --help`:")
     text = text.rstrip().removesuffix("\nOptions:").rstrip()
     text = re.sub(r"^Options:\n\n", "", text, flags=re.MULTILINE)

@@ -552,7 +552,8 @@ were read, 12 bytes each, and `follow <uid>` → the follow that it ended, as JS
 
 entered = key_of("user:{<name>}:entered")
 """Hash: digest of an address without user name and password → the address as the user entered it, of the user's last
-searches and previews, one with a password sealed; 50 at most. Lifetime: an hour after the last one. `discovery.entered`.
+searches and previews, sealed if it has a password; 50 at most. Lifetime: an hour after the last one.
+`discovery.entered`.
 """
 
 list_import = key_of("user:{<name>}:list_import")

@@ -278,7 +278,10 @@ async def test_no_copy_is_kept_of_what_a_password_opens(server: World) -> None:
     """Others could find it, and the password, in the store or a backup of it."""
     private, copies = "https://ann:sesame@members.example/feed", dict[str, bytes]()
     for url in (private, "https://open.example/feed"):
-        server.web.documents[url] = b"<rss version='2.0'><channel><title>M</title></channel></rss>", "application/rss+xml"
+        server.web.documents[url] = (
+            b"<rss version='2.0'><channel><title>M</title></channel></rss>",
+            "application/rss+xml",
+        )
     fetcher = CachingFetcher(copies, server.web)
     for url in (private, private, "https://open.example/feed", "https://open.example/feed"):
         assert not isinstance(await fetcher.fetch(FetchRequest(url)), FetchFailed)
