@@ -239,6 +239,10 @@ function prepareScrolling() {
 
 // --- actions of keys
 
+/** Whether all posts of the page are being marked, or the next channel is being opened. */
+let isFinishing = false;
+addEventListener("pageshow", () => (isFinishing = false));
+
 /** Mark a post that is shown in full, and is left. */
 async function leave(post) {
   if (post && !post.matches(".row") && !isOn(post.dataset.id, "read")) {
@@ -298,10 +302,17 @@ export const atPosts = {
   },
   unread: () => nextUnread(),
   finish: async () => {
+    // A second press would mark the same posts again, and be cut off by the next page.
+    if (isFinishing) {
+      return;
+    }
+    isFinishing = true;
     const [all, onward] = [document.querySelector("button[data-act=all]"), document.querySelector(".onward")];
-    if (!all || await markAll()) {
+    const isDone = !all || await markAll();
+    if (isDone) {
       onward?.click();
     }
+    isFinishing = isDone && Boolean(onward);
   },
   on: readOn,
   open: () => current() && open(current()),
