@@ -210,13 +210,11 @@ async def test_reading_goes_on_in_the_next_channel(browser: Browser, server: Rea
         await page.wait_for_function("() => document.activeElement.matches('.post')")
         assert await page.evaluate("document.activeElement === document.querySelector('.post')")
         await page.evaluate("() => document.activeElement.blur()")
+        before = await page.evaluate("[scrollY, document.activeElement.id]")
         for _ in range(4):  # also when no post has the focus
-            before = await page.evaluate("[scrollY, document.activeElement.id]")
             await press("Space")
-            # The next post has the focus, also if all of it was in view already.
-            await page.wait_for_function(
-                "([place, id]) => scrollY > place || document.activeElement.id !== id", arg=before
-            )
+        # The next post has the focus, also if all of it was in view already.
+        await page.wait_for_function("([place, id]) => scrollY > place || document.activeElement.id !== id", arg=before)
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "bea", "/channel/more")
         await page.get_by_role("link", name="Next: Home").click()
