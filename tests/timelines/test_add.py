@@ -202,7 +202,7 @@ async def test_timelines_of_one_call_keep_their_own_rules(world: OneReader) -> N
 async def test_a_broken_timeline_keeps_no_other_from_its_posts(
     world: OneReader, key: Callable[[str, str], str]
 ) -> None:
-    """Timelines in the same call get them, with their own arrivals; the delivery ends with the error."""
+    """A call ends with the error of the first one; the others get the posts alone, with their own arrivals."""
     await world.accounts.add_user("bob", "https://bob.example/", NOW)
     await keep_order(world.redis, world.items, "bob", NOW - 100_000)
     await world.channels.create("bob", "Home", NOW, "home")
@@ -212,6 +212,7 @@ async def test_a_broken_timeline_keeps_no_other_from_its_posts(
     [one] = world.items.know("1", item(7, NOW))
     with pytest.raises(Refusal):
         await world.timelines.add_to(targets, world.timelines.delivery("1", [one], NOW))
+    await world.timelines.add_to(targets[1:], world.timelines.delivery("1", [one], NOW))
     assert await world.ids("home") == ["7"]
     assert await world.redis.command("ZCARD", keys.arrivals(ANN)) == 1
     assert await world.redis.command("HGET", keys.arrivals_more(ANN), "7") is None

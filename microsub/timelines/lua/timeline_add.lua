@@ -23,7 +23,7 @@
 -- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
 -- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
 -- items, as most do, and ZADD NX shows whether an item is there already. Several timelines in one call share what the
--- call costs. If one of them can't be changed, the others get the items, and its error is the reply.
+-- call costs. One that can't be changed ends the call; then delivery/delivery.py adds to each of the others alone.
 -- A paused follow takes only items that left unread by an unfollow, so that an unfollow can be undone. The items of a
 -- feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
 --
@@ -253,14 +253,8 @@ local function add(first, fact)
   return { '', joined(added), joined(read), joined(hidden) }
 end
 
-local replies, failed = {}, nil
+local replies = {}
 for i = 1, tonumber(ARGV[4]) do
-  local is_done, reply = pcall(add, KEYS_EACH * (i - 1) + 1, FIRST_FACT + FACTS_EACH * (i - 1))
-  if not is_done then
-    failed = failed or reply
-    overlook_all()
-  end
-  replies[i] = reply
+  replies[i] = add(KEYS_EACH * (i - 1) + 1, FIRST_FACT + FACTS_EACH * (i - 1))
 end
-if failed then return type(failed) == 'table' and failed or redis.error_reply(tostring(failed)) end
 return replies

@@ -87,12 +87,9 @@ local function rules_at(first)
 end
 
 -- note_all(first, now): the last step of every script that shows or removes items of a user, with its keys from
--- KEYS[first] on: arrivals, arrivals:more, events. overlook_all(): those of the next user aren't mixed with them.
-local function overlook_all()
-  balance, named, came, changed_channels, came_to = {}, {}, {}, {}, {}
-end
+-- KEYS[first] on: arrivals, arrivals:more, events. Another user's changes may follow.
 local function note_all(first, now)
   note_arrivals(KEYS[first], KEYS[first + 1], now)
   note_changes(KEYS[first + 2])
-  overlook_all()
+  balance, named, came, changed_channels, came_to = {}, {}, {}, {}, {}
 end
