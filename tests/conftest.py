@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import gc
 import importlib
 import itertools
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -40,6 +38,7 @@ from tests.support.parsing import forked_parsers
 from tests.support.process import none_left
 from tests.support.readers import Reader, instance
 from tests.support.redis_wrappers import ClientRedis
+from tests.support.run_folder import use_run_folder
 from tests.support.waiting import wait_until as wait_until_
 from tests.support.web import Publisher, publisher
 from tests.support.world import World
@@ -67,9 +66,9 @@ settings.load_profile("untimed")
 # The tests ignore the settings of a server that is installed on this machine.
 os.environ["MICROSUB_ENV_FILE"] = os.devnull
 
+use_run_folder()
 if FOLDER not in os.environ:  # set for the processes that this one starts
     os.environ[FOLDER] = tempfile.mkdtemp(prefix="templates-")
-    atexit.register(shutil.rmtree, os.environ[FOLDER], ignore_errors=True)
 keep_compiled()
 starlette.routing.compile_path = functools.cache(starlette.routing.compile_path)  # the same routes each time
 

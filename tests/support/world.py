@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +15,6 @@ from functools import cache, cached_property
 from ipaddress import ip_network
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -156,7 +156,13 @@ class WorldProcess(Settings):
         return self.base_url or "http://server.test"
 
 
-_KEYS, _NUMBERS = TemporaryDirectory(prefix="keys-"), count()
+@cache
+def _keys() -> Path:
+    """The folder of this process for keys. A run of tests deletes it at its end."""
+    return Path(tempfile.mkdtemp(prefix="keys-"))
+
+
+_NUMBERS = count()
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -180,7 +186,7 @@ class World(Stores):
     hub_feeds: bool = False
     write_back: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
-    key_file: Path = field(default_factory=lambda: Path(_KEYS.name, str(next(_NUMBERS))))
+    key_file: Path = field(default_factory=lambda: _keys() / str(next(_NUMBERS)))
 
     @property
     def now(self) -> float:
