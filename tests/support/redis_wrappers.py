@@ -193,19 +193,21 @@ _FAILURES = (RedisError, OSError)
 
 class ClientRedis:
     """Takes over `client` (`redis.asyncio.Redis`, RESP2, not decoding): its reply parsing is switched off, and
-    `aclose` closes it.
+    `aclose` closes it. Round trips run in the order in which they begin, as on the product's connections.
     """
 
     is_cluster = False
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._turn = asyncio.Lock()
         client.response_callbacks.clear()
 
     async def command(self, *args: Arg) -> Any:
         """See `Redis.command`."""
         try:
-            return await self._client.execute_command(*args)
+            async with self._turn:
+                return await self._client.execute_command(*args)
         except _FAILURES as error:
             raise translate(error) from error
 
@@ -244,12 +246,13 @@ class ClientRedis:
         """The replies in order, errors among them as values."""
         replies: list[Any] = []
         try:
-            for start in range(0, len(commands), _BATCH):
-                pipeline = self._pipeline()
-                for command in commands[start : start + _BATCH]:
-                    # This queues the command; a pipeline runs nothing before `execute`.
-                    pipeline.execute_command(*command)
-                replies += await pipeline.execute(raise_on_error=False)
+            async with self._turn:
+                for start in range(0, len(commands), _BATCH):
+                    pipeline = self._pipeline()
+                    for command in commands[start : start + _BATCH]:
+                        # This queues the command; a pipeline runs nothing before `execute`.
+                        pipeline.execute_command(*command)
+                    replies += await pipeline.execute(raise_on_error=False)
         except _FAILURES as error:
             raise translate(error) from error
         return replies
