@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for callers that use somebody else's Redis
 
 from microsub.base.errors import ConfigError, MicrosubError, StoreError, StoreUnusable
 from microsub.redis.cluster import ClusterRedis
+from microsub.redis.engine import VALKEY, Engine
 from microsub.redis.multiplexer import Acknowledged, Multiplexed
 from microsub.redis.protocol import ALIVE, Redis
+from microsub.redis.replies import text
 
 CLUSTER = "redis+cluster://"
 SECURE_CLUSTER = "rediss+cluster://"
@@ -60,7 +63,7 @@ async def _no_cluster(redis: Redis) -> None:
 async def doubts(redis: Redis) -> list[str]:
     """Warnings about settings of that Redis that can lose data or waste memory, as far as they can be read."""
     try:
-        servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
+        servers = await _servers(redis)
         replies = [await server.command("INFO") for server in servers]
     except (StoreError, RedisError):  # a rented one may forbid it
         return []
@@ -70,6 +73,19 @@ async def doubts(redis: Redis) -> list[str]:
             found.append(_wasteful(await server.command("CONFIG", "GET", COMPACT[0])))
             found.append(await _made_compact(server))
     return list(dict.fromkeys(sentence for sentences in found for sentence in sentences))
+
+
+async def engine_of(redis: Redis) -> Engine | None:
+    """The engine, of a cluster that of one master; None if it doesn't say."""
+    lines = text(await (await _servers(redis))[0].command("INFO", "server")).splitlines()
+    try:
+        return Engine.of_info(dict(line.split(":", 1) for line in lines if ":" in line))
+    except ValueError:
+        return None
+
+
+async def _servers(redis: Redis) -> Sequence[Redis]:
+    return await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
 
 
 COMPACT = ("hash-max-ziplist-value", 4096)
@@ -90,6 +106,22 @@ COMPACT_SETS = ("set-max-intset-entries", 100_000)
 """The setting by which Redis keeps the ids that have left a timeline in four bytes each, and a value for nearly all."""
 
 
+_LOOSE, _LOOSE_VALKEY = 62, 39
+"""Bytes of an id in a set that isn't compact; the second number since Valkey 8.1."""
+
+
+async def bytes_in_sets(redis: Redis) -> Callable[[int], int]:
+    """The function from the number of ids in a set to its bytes: four an id in one that the servers keep compact."""
+    most, each = 512, _LOOSE
+    with contextlib.suppress(StoreError, RedisError, ValueError):  # a rented one may forbid it
+        engine = await engine_of(redis)
+        if engine is not None and engine.name == VALKEY and engine.version >= (8, 1):
+            each = _LOOSE_VALKEY
+        replies = [await server.command("CONFIG", "GET", COMPACT_SETS[0]) for server in await _servers(redis)]
+        most = min(int(size) for _, size in replies)
+    return lambda count: count * (4 if count <= most else each)
+
+
 async def _made_compact(server: Redis) -> list[str]:
     """Change `COMPACT_SETS` if it is too low; a warning that it is, or will be after a restart of Redis."""
     name, least = COMPACT_SETS
@@ -107,8 +139,7 @@ async def _made_compact(server: Redis) -> list[str]:
 async def memory(redis: Redis) -> tuple[int, int] | None:
     """Bytes that all its servers use together, and their limit, 0 for none; None if unknown."""
     try:
-        servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
-        replies = [await server.command("INFO", "memory") for server in servers]
+        replies = [await server.command("INFO", "memory") for server in await _servers(redis)]
     except (StoreError, RedisError):  # a rented one may forbid it
         return None
     facts = [_facts(reply.decode(errors="replace")) for reply in replies if isinstance(reply, bytes)]

@@ -13,11 +13,11 @@ from microsub.base.errors import StoreError, StoreFull, StoreUnconfirmed
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
-from microsub.redis.connect import doubts
+from microsub.redis.connect import doubts, engine_of
 from microsub.redis.engine import Engine
 from microsub.redis.multiplexer import SILENT, Multiplexed
 from microsub.redis.protocol import ALIVE, Redis
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import texts
 
 SIGN_SECONDS = 60
 """Seconds for which a heartbeat counts. Workers send them several times as often."""
@@ -88,15 +88,8 @@ class Presence:
         return await asyncio.gather(*asking)
 
     async def engine(self) -> Engine | None:
-        """The engine, of a cluster that of one master; None if it doesn't say."""
-        server = self._redis
-        if isinstance(server, ClusterRedis):
-            server = (await server.masters())[0]
-        lines = text(await server.command("INFO", "server")).splitlines()
-        try:
-            return Engine.of_info(dict(line.split(":", 1) for line in lines if ":" in line))
-        except ValueError:
-            return None
+        """See `connect.engine_of`."""
+        return await engine_of(self._redis)
 
     async def doubts(self) -> list[str]:
         """See `connect.doubts`."""

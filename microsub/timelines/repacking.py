@@ -21,6 +21,7 @@ import structlog
 from microsub.accounts import Accounts
 from microsub.model.reader import NATIVE_APP
 from microsub.redis import keys
+from microsub.redis.connect import bytes_in_sets
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.readings import RECORD
@@ -38,8 +39,6 @@ _RESTARTS = 5
 _REST = 4.0
 """The pause after a batch, in durations of the batch."""
 _USERS = 50
-_PACKED = 4
-"""Bytes of an id in the compact form."""
 
 _Step = Callable[[str, int], ScriptCall]
 """From 'pack' or 'count' and the number of ids of one step."""
@@ -118,16 +117,17 @@ class GoneRepacking:
     async def foresee(self) -> TimelineRepacking:
         """The result that `run` would have; nothing is changed. The data may still have an earlier layout."""
         report = TimelineRepacking(dry_run=True)
+        bytes_of = await bytes_in_sets(self.redis)
         async for user, uid in self._places():
             for key in (keys.gone_before(user, uid), keys.gone(user, uid)):
                 if await self.redis.command("TYPE", key) == b"zset":
                     count, size = await self.redis.pipeline([("ZCARD", key), ("MEMORY", "USAGE", key)])
-                    report = _together(report, count, size, count * _PACKED)
+                    report = _together(report, count, size, bytes_of(count))
             for key, step in self._states(user, uid):
                 size = await self.redis.command("MEMORY", "USAGE", key) or 0
                 if count := int(await self.redis.script(step("count", 0))):
-                    each = _PACKED if key == keys.unread(user, uid) else RECORD.size
-                    report = _with_states(report, key, count, size, count * each)
+                    after = bytes_of(count) if key == keys.unread(user, uid) else count * RECORD.size
+                    report = _with_states(report, key, count, size, after)
         async for _, size in self._orders():
             report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
         return report

@@ -79,6 +79,12 @@ async def reading(server: World, name: str, *channels: str) -> ReadingVisitor:
 
 
 @pytest.fixture
+def redis(real_redis: Redis) -> Redis:
+    """The Redis of `server`."""
+    return real_redis
+
+
+@pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[World]:
     """The application over empty stores."""
     async with instance(real_redis, base_url=ADDRESS) as made:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -191,9 +192,16 @@ _BATCH = 500
 _FAILURES = (RedisError, OSError)
 
 
+def _skip_without_command(reply: object) -> None:
+    if unknown := isinstance(reply, RedisError) and re.match("unknown command '([^']+)'", str(reply)):
+        pytest.skip(f"fakeredis doesn't have the command {unknown[1].upper()}")
+
+
 class ClientRedis:
     """Takes over `client` (`redis.asyncio.Redis`, RESP2, not decoding): its reply parsing is switched off, and
     `aclose` closes it. Round trips run in the order in which they begin, as on the product's connections.
+
+    A command that the server behind `client` doesn't have skips the test that needs it.
     """
 
     is_cluster = False
@@ -209,6 +217,7 @@ class ClientRedis:
             async with self._turn:
                 return await self._client.execute_command(*args)
         except _FAILURES as error:
+            _skip_without_command(error)
             raise translate(error) from error
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
@@ -255,6 +264,8 @@ class ClientRedis:
                     replies += await pipeline.execute(raise_on_error=False)
         except _FAILURES as error:
             raise translate(error) from error
+        for reply in replies:
+            _skip_without_command(reply)
         return replies
 
     def _pipeline(self) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
@@ -13,15 +12,9 @@ from microsub.redis.protocol import Redis
 from microsub.timelines import READ_EVERYWHERE
 from tests.support.one_reader import ANN, NOW, OneReader
 from tests.support.redis_wrappers import CountingRedis
+from tests.support.servers import calls
 
 SMALL, LARGE = 1_000, 10_000
-
-
-async def calls(redis: Redis) -> dict[str, int]:
-    """Number of calls of each command, inside scripts too, since the previous call of this function."""
-    stats = (await redis.command("INFO", "commandstats")).decode()
-    await redis.command("CONFIG", "RESETSTAT")
-    return {name: int(count) for name, count in re.findall(r"cmdstat_(\w+):calls=(\d+)", stats)}
 
 
 async def steps(world: OneReader, uid: str, query: PageQuery) -> dict[str, int]:

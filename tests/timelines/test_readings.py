@@ -16,6 +16,7 @@ from microsub.timelines.repacking import GoneRepacking
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
+from tests.support.servers import full
 from tests.support.timelines import pack_readings, readings_of_layout_14
 
 MANY = 1200
@@ -202,10 +203,7 @@ async def test_times_are_read_while_the_store_is_full(world: OneReader) -> None:
     await fill(world, "home", 9)
     await fill(world, "work", 9)
     await pack_readings(world.redis, ANN, "home")
-    await world.redis.command("CONFIG", "SET", "maxmemory", 1)
-    try:
+    async with full(world.redis):
         assert await all_times(world) == {"home": expected(9), "work": expected(9)}
-    finally:
-        await world.redis.command("CONFIG", "SET", "maxmemory", 0)
     await readings_of_layout_14(world.redis, ANN, "home")
     assert await times(world) == expected(9)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from unittest.mock import Mock
@@ -27,6 +26,7 @@ from microsub.timelines.views import ReaderViews
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, Wrapped, killed_anywhere
+from tests.support.servers import calls, full
 from tests.support.timelines import unread_of_layout_12
 from tests.support.waiting import wait_until
 
@@ -309,10 +309,9 @@ async def test_the_newest_unread_items_follow_marks_and_removals(world: OneReade
 async def test_looking_for_the_newest_unread_items_has_an_end(world: OneReader, unread: range) -> None:
     """Of up to two thousand, all are looked at; of more, ten thousand posts: then pages do without them."""
     await fill(world.redis, "home", 13_000, unread)
-    await world.redis.command("CONFIG", "RESETSTAT")
+    await calls(world.redis)
     assert await sort_newest(world, "home", 122) == (122 if len(unread) <= 2000 else 0)
-    stats = (await world.redis.command("INFO", "commandstats")).decode()
-    looks = {name: int(count) for name, count in re.findall(r"cmdstat_(smismember|zinter):calls=(\d+)", stats)}
+    looks = {name: count for name, count in (await calls(world.redis)).items() if name in {"smismember", "zinter"}}
     assert looks == ({"smismember": 2, "zinter": 1} if len(unread) <= 2000 else {"smismember": 12})
     assert await world.ids("home", view="unread", limit=3) == (["2000", "1999", "1998"] if len(unread) <= 2000 else [])
 
@@ -486,15 +485,12 @@ async def test_unread_items_are_read_while_the_store_is_full(world: OneReader) -
         await fill(redis, uid, 9, range(1, 9, 2))
     await unread_of_layout_12(redis, ANN, "work")
     await redis.command("ZADD", keys.arrivals(ANN), *(part for one in range(1, 10) for part in (one, one)))
-    await redis.command("CONFIG", "SET", "maxmemory", 1)
-    try:
+    async with full(redis):
         for uid in ("home", "work"):
             assert await arrivals_in(redis, ANN, [uid], "unread") == {str(one): one for one in range(1, 9, 2)}
             _, newest = await world.channels.subscriptions_and_unread(ANN, uid, 3)
             assert newest == ["7", "5", "3"]
             assert await violations(redis, ANN, uid) == []
-    finally:
-        await redis.command("CONFIG", "SET", "maxmemory", 0)
 
 
 async def test_a_mark_of_several_items_counts_the_unread_ones(world: OneReader) -> None:
