@@ -199,9 +199,6 @@ async def test_reading_goes_on_in_the_next_channel(browser: Browser, server: Rea
     """By one key through all unread posts; by space through long ones; without scripts by a link."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "bea", "/channel/more")
-        await page.goto(server.url + "/channel/home")
-        await look(page, "List")
-        await page.goto(server.url + "/channel/more")
         press = page.keyboard.press
         for number in (2, 1):
             await press("N")
@@ -215,6 +212,7 @@ async def test_reading_goes_on_in_the_next_channel(browser: Browser, server: Rea
         await page.evaluate("() => document.activeElement.blur()")
         for _ in range(4):  # also when no post has the focus
             # A press while a post is being fetched goes to that post, which is opening already.
+            await page.wait_for_function("() => !document.querySelector('.post[aria-busy=true]')")
             before = await page.evaluate("[scrollY, document.activeElement.id]")
             await press("Space")
             # The next post has the focus, also if all of it was in view already.
