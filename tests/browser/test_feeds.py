@@ -118,6 +118,8 @@ async def test_feeds_are_filtered_while_one_types(browser: Browser, many: Readin
         await page.keyboard.type("Feed-4", delay=20)
         await expect(found).to_have_text("1 of 6 feeds matches")
         await expect(rows).to_have_count(1)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("link", name="feed-4")).to_be_focused()
         assert page.url.endswith("/feed?q=Feed-4&sort=name")
         await page.locator("h1").click()
         await page.keyboard.press("/")

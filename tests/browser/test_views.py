@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, Route
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.support.polling import dated, rss
+from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -114,13 +115,37 @@ async def test_an_opened_line_shows_its_whole_title(browser: Browser, server: Re
         for link in await page.locator(".post h2 a").all():
             box, star = await link.evaluate(ends)
             assert box["right"] <= star["left"]
-        await page.set_viewport_size({"width": 240, "height": 844})
+        await page.set_viewport_size({"width": 320, "height": 844})
         title = page.locator(".post").filter(has_text="Post 39").locator("h2 a")
         cut = "it => it.scrollHeight > it.clientHeight"
         assert await title.evaluate(cut)
         await title.click()
         await page.locator(".post.is-open").wait_for()
         assert not await title.evaluate(cut)
+
+
+async def test_text_of_twice_the_size_leaves_titles_their_line(browser: Browser, server: ReadingServer) -> None:
+    """A screen of 14 letters' heights is a phone's with such text: in German, no word of its bar is broken."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await look(page, "List")
+        await page.set_extra_http_headers({"Accept-Language": "de"})
+        await page.set_viewport_size({"width": 280, "height": 600})
+        await page.reload()
+        title, post = (
+            await page.locator(".post .text").first.bounding_box(),
+            await page.locator(".post").first.bounding_box(),
+        )
+        assert title is not None
+        assert post is not None
+        assert title["width"] > post["width"] * 0.9
+        broken = """() => [...document.querySelectorAll(".bottom a")].filter((link) => {
+            const range = document.createRange();
+            range.selectNodeContents(link.lastChild);
+            return range.getClientRects().length > 1;
+        }).map((link) => link.innerText)"""
+        assert await page.evaluate(broken) == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def test_views_are_accessible_and_valid(browser: Browser, server: ReadingServer) -> None:
@@ -174,15 +199,15 @@ async def test_a_long_post_opens_at_its_beginning(browser: Browser, server: Read
         page = await server.sign_in(here, "ann", "/channel/home?show=all")
         await page.set_viewport_size({"width": 1280, "height": 240})
         await look(page, "List")
+        await here.keys("j", "o")
         for place in range(3):
-            await page.keyboard.press("j")
-            await page.keyboard.press("o")
             opened = page.locator(".post").nth(place)
             await opened.get_by_text("The end of it.").wait_for()
             box = await opened.bounding_box()
             assert box is not None
             assert box["height"] > 240
             assert box["y"] >= 0
+            await page.keyboard.press("j")
 
 
 async def test_a_list_works_without_scripts(browser: Browser, server: ReadingServer) -> None:
@@ -436,6 +461,126 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
         assert await page.locator(".post.is-read, .post.is-swiped, [data-act=save][aria-pressed=true]").count() == 0
         assert not await page.locator("#done p").is_visible()
     await context.close()
+
+
+async def test_keys_open_the_next_post_where_one_is_open(browser: Browser, server: ReadingServer) -> None:
+    """`j` and `k` do, `n` and `p` only move; without an open post all of them only move."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/home?show=all")
+        await look(page, "List")
+        posts, press = page.locator(".post"), page.keyboard.press
+        await here.keys("j", "j")
+        await expect(posts.nth(1)).to_be_focused()
+        await expect(page.locator(".is-open")).to_have_count(0)
+        await press("o")
+        for key, place in (("j", 2), ("j", 3), ("k", 2)):
+            await press(key)
+            await expect(posts.nth(place)).to_be_focused()
+            await expect(posts.nth(place)).to_have_class(re.compile("is-open"))
+            await expect(page.locator(".is-open")).to_have_count(1)
+        for key, place in (("n", 3), ("n", 4), ("p", 3)):
+            await press(key)
+            await expect(posts.nth(place)).to_be_focused()
+            await expect(posts.nth(2)).to_have_class(re.compile("is-open"))
+        await expect(page.locator(".is-open")).to_have_count(1)
+        ring = "parseFloat(getComputedStyle(document.activeElement).outlineOffset)"
+        assert await page.evaluate(ring) <= -2  # it lies over no neighbour
+
+
+async def test_the_next_post_is_fetched_in_advance(browser: Browser, server: ReadingServer) -> None:
+    """Opening it needs no further request for it; browsers that save data fetch nothing in advance."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "dan", "/channel/home?show=all")
+        await look(page, "List")
+        asked: list[str] = []
+
+        async def note(route: Route) -> None:
+            asked.append(route.request.url.rpartition("/")[2])
+            await route.continue_()
+
+        await page.route("**/post/*", note)
+        ids = await page.evaluate("[...document.querySelectorAll('.post')].map((post) => post.dataset.id)")
+        await here.keys("j", "o")
+        for place in range(3):
+            await page.locator(f"#post-{ids[place]}.is-open").wait_for()
+            await wait_until(lambda place=place: asked == ids[: place + 2])
+            await page.keyboard.press("j")
+        await page.evaluate("Object.defineProperty(navigator, 'connection', {value: {saveData: true}})")
+        for place in (3, 4):
+            await page.locator(f"#post-{ids[place]}.is-open").wait_for()
+            await page.keyboard.press("j")
+        await page.locator(f"#post-{ids[5]}.is-open").wait_for()
+        assert asked == ids[:6]
+
+
+async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingServer) -> None:
+    """By one key in an open post, which says that it waits; what can't be fetched is said, and the text stays."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "dan", "/channel/home?show=all")
+        await look(page, "List")
+        address, arrived = page.url, asyncio.Event()
+        await here.keys("j", "o")
+        post = page.locator(".is-open")
+        await post.get_by_text("The end of it.").wait_for()
+        await page.keyboard.press("d")
+        await expect(page.locator("#done")).to_contain_text("posts.test")
+        await expect(post).to_contain_text("The end of it.")
+
+        async def later(route: Route) -> None:
+            await arrived.wait()
+            link = '<p class="more"><a href="x?text=own" data-full-text data-waits="Fetching">Text of the feed</a></p>'
+            await route.fulfill(content_type="text/html", body=f"<main><div data-body><p>All of it.</p>{link}</div>")
+
+        await page.route("**/post/*/text", later)
+        await page.keyboard.press("d")
+        await expect(post.get_by_role("button", name="Fetching the text …")).to_be_visible()
+        arrived.set()
+        await expect(post).to_contain_text("All of it.")
+        await expect(post).to_be_focused()
+        assert page.url == address
+
+
+async def test_keys_lead_from_channel_to_channel(browser: Browser, server: ReadingServer) -> None:
+    """To those with unread posts, and in unfolded ones to feeds; the search of posts is reached from all pages."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/settings")
+        for key, name in (("J", "All"), ("J", "Home"), ("J", "More"), ("K", "Home")):
+            async with page.expect_event("load"):
+                await page.keyboard.press(key)
+            assert await here.title() == name
+        await page.get_by_label("Feeds in Home").click()
+        await page.locator(".branch a").first.wait_for()
+        for key, path in (("J", "/feed/"), ("J", "/channel/more"), ("K", "/feed/"), ("K", "/channel/home")):
+            await page.keyboard.press(key)
+            await page.wait_for_url(re.compile(path))
+            await page.locator(".branch a").first.wait_for()
+        for path in ("/feed", "/channel/home"):
+            await page.goto(server.url + path)
+            await here.keys("g", "/")
+            await page.wait_for_url("**/search")
+            await expect(page.get_by_role("searchbox", name="Words to search for")).to_be_focused()
+
+
+async def test_all_keys_are_seen_at_once(browser: Browser, server: ReadingServer) -> None:
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/home")
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        await page.keyboard.press("?")
+        assert await page.evaluate("keys => keys.scrollHeight <= keys.clientHeight", await page.query_selector("#keys"))
+        await expect(page.get_by_text("Swipe right in a list")).to_be_hidden()
+
+
+async def test_a_field_takes_the_focus_only_beside_a_keyboard(browser: Browser, server: ReadingServer) -> None:
+    """On a phone, the keyboard would cover what else the page offers."""
+    for touch in (False, True):
+        context = await browser.new_context(has_touch=touch, is_mobile=touch)
+        page = await server.sign_in(Tab(context, await context.new_page()), "dan", "/follow")
+        for path in ("/follow", "/search", "/channel"):
+            await page.goto(server.url + path)
+            assert await page.evaluate("document.activeElement.matches('main input')") is not touch
+        await context.close()
 
 
 async def test_a_picture_is_shown_whole(browser: Browser, server: ReadingServer) -> None:

@@ -104,3 +104,28 @@ async def test_a_damaged_display_is_the_usual_one(ann: ReadingVisitor, redis: Re
     for stored in ("", "list", "x.y.z.w", "....", "list.oldest.day.more"):
         await redis.command("HSET", keys.displays("ann"), "home", stored)
         assert titles(await ann.get("/channel/home")) == ["a"]
+
+
+async def test_lines_of_posts_without_titles(ann: ReadingVisitor) -> None:
+    """They say what the post does, or its beginning; a single file isn't called by its host."""
+    two = ("https://a.example/v.mp4", "https://b.example/v.mp4")
+    await ann.publish_entry(Entry(guid="a", like_of=("https://a.example/liked",)))
+    await ann.publish_entry(Entry(guid="b", video=two[:1], content=Content(text="Words.")), at=NOON + HOUR)
+    await ann.publish_entry(Entry(guid="c", name="Two", video=two), at=NOON + 2 * HOUR)
+    page = await choose(ann, view="list")
+    lines = {row.css_first("h2").text(strip=True): row for row in page.tree.css(".row")}
+    assert [*lines] == ["Two", "Words.", "Likes https://a.example/liked"]
+    assert ["untitled" in (row.attributes["class"] or "") for row in lines.values()] == [False, True, True]
+    posts = [await ann.get(f"/post/{row.attributes['data-id']}") for row in lines.values()]
+    files = [[link.text(strip=True) for link in one.tree.css(".files a")] for one in posts]
+    assert files == [["▶ Video: a.example", "▶ Video: b.example"], ["▶ Video"], []]
+    assert posts[1].tree.css_first("video").attributes["aria-label"]
+
+
+async def test_an_empty_feed_leads_to_its_condition(ann: ReadingVisitor) -> None:
+    """Its page may say why there is nothing."""
+    silent = "https://silent.example/feed"
+    feed = (await ann.server.following.follow("ann", "home", silent, ann.server.now)).subscription.feed
+    page = await ann.get(f"/feed/{feed}?channel=home")
+    (link,) = page.tree.css(".empty a")
+    assert link.attributes["href"] == f"/feed/{feed}/settings?channel=home"

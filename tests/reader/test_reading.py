@@ -146,7 +146,7 @@ KINDS = {
     "note": (Entry(content=Content(text="Just words")), "Just words"),
     "article": (Entry(name="Title", content=Content(html="<p>Body</p>")), "Title"),
     "photo": (Entry(photo=("https://a.example/1.jpg", "https://a.example/2.jpg")), "Unread"),
-    "video": (Entry(video=("https://a.example/v.mp4",)), "Video: a.example"),
+    "video": (Entry(video=("https://a.example/v.mp4",)), "▶ Video"),
     "audio": (
         Entry(
             audio=("https://a.example/a.mp3",),

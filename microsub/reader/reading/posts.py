@@ -239,7 +239,7 @@ class PostForms:
             lead=_lead(entry, self.hits, self.view) if self.view in ROWS else "",
             thumbnail=self._picture(_first_picture(entry)) if self.view == "cards" else "",
             photos=[(self.image(url), _described(entry, url)) for url in _photos(entry)[:_MOST_PHOTOS] if web(url)],
-            files=[*_files(entry)][:_MOST_FILES],
+            files=_named([*_files(entry)][:_MOST_FILES]),
             contexts=[*_contexts(entry)],
             rsvp=entry.rsvp or "",
             start=entry.start or "",
@@ -357,6 +357,13 @@ def _files(entry: Entry) -> Iterator[FileView]:
             yield FileView("file", one.url, one.title or _host(one.url), 0, (one.length or 0) // _MEGABYTE)
     for kind, urls in (("video", entry.video), ("audio", entry.audio)):
         yield from (FileView(kind, url, _host(url)) for url in urls if web(url) and url not in seen)
+
+
+def _named(files: list[FileView]) -> list[FileView]:
+    """The files; a single one isn't called by its host, which says nothing."""
+    if len(files) == 1 and files[0].title == _host(files[0].url):
+        return [replace(files[0], title="")]
+    return files
 
 
 def _playable(kind: str) -> str:

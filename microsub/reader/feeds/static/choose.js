@@ -98,7 +98,12 @@ if (bar) {
     show();
   });
   filter.querySelector("button").hidden = true;
-  filter.addEventListener("submit", (event) => event.preventDefault());
+  filter.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    clearTimeout(waiting);
+    await find(filter.elements.q.value.trim()).catch(() => {});
+    table.querySelector("tbody th a")?.focus(); // Enter again opens it
+  });
   filter.addEventListener("input", () => {
     clearTimeout(waiting);
     const words = filter.elements.q.value.trim();

@@ -2,6 +2,7 @@
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
 import { pageDown, rememberList, visitedPost } from "./post.js";
+import { changeText, fetchAhead, pageOf, show } from "./texts.js";
 import { localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
@@ -50,15 +51,6 @@ function number() {
   rememberList(all.map((post) => post.dataset.id));
 }
 
-async function fetched(address) {
-  try {
-    const reply = await fetch(address);
-    return reply.ok ? new DOMParser().parseFromString(await reply.text(), "text/html") : null;
-  } catch {
-    return null;
-  }
-}
-
 function close(post) {
   const body = post.querySelector("[data-body]");
   body.innerHTML = body.dataset.cut;
@@ -66,6 +58,8 @@ function close(post) {
   post.classList.remove("is-open");
   post.querySelector("[data-open]").ariaExpanded = "false";
 }
+
+let opening = null; // the post that was opened last, perhaps still being fetched
 
 async function open(post) {
   const [body, link] = [post.querySelector("[data-body]"), post.querySelector("[data-open]")];
@@ -80,21 +74,24 @@ async function open(post) {
       return;
     }
     post.ariaBusy = "true";
-    const page = await fetched(link.href).finally(() => (post.ariaBusy = "false"));
-    const whole = page && page.querySelector("[data-body]");
-    if (!whole) {
+    opening = post;
+    const page = await pageOf(link.href).finally(() => (post.ariaBusy = "false"));
+    if (opening !== post) {
+      return; // the next one was opened meanwhile
+    }
+    const cut = body.innerHTML;
+    if (!show(page, body)) {
       location.assign(link.href); // that page says why
       return;
     }
-    whole.querySelectorAll("[data-player]").forEach((player) => player.remove()); // the post's own page plays
-    body.dataset.cut = body.innerHTML;
-    body.replaceChildren(...whole.childNodes);
+    body.dataset.cut = cut;
     if (post.matches(".row")) {
       document.querySelectorAll(".row.is-open").forEach(close);
       post.classList.add("is-open");
       link.ariaExpanded = "true";
       const isAbove = post.getBoundingClientRect().top < 0; // since the one that is closed stood above it
       post.scrollIntoView({ block: isAbove ? "start" : "nearest", behavior: "instant" });
+      fetchAhead(posts()[posts().indexOf(post) + 1]);
     }
   }
   if (!isOn(post.dataset.id, "read")) {
@@ -286,20 +283,29 @@ async function readOn() {
   }
 }
 
+/** Go some posts down or up the list, from the first post in view if none has the focus. */
+async function move(step) {
+  const at = posts().indexOf(document.activeElement.closest(".post"));
+  if (step > 0 && at === posts().length - 1) {
+    await loadOlder();
+  }
+  go(at < 0 ? current() : posts()[at + step]);
+}
+
+/** Move; where a line is open, open the one that is reached. */
+async function turn(step) {
+  await move(step);
+  const reached = document.activeElement.closest(".row:not(.is-open)");
+  if (reached && feed.querySelector(".row:is(.is-open, [aria-busy=true])")) {
+    await open(reached);
+  }
+}
+
 export const atPosts = {
-  next: () => {
-    const all = posts();
-    const at = all.indexOf(document.activeElement.closest(".post"));
-    if (at === all.length - 1) {
-      loadOlder()?.then(() => go(posts()[at + 1]));
-    }
-    go(at < 0 ? current() : all[at + 1]);
-  },
-  previous: () => {
-    const all = posts();
-    const at = all.indexOf(document.activeElement.closest(".post"));
-    go(at < 0 ? current() : all[at - 1]);
-  },
+  next: () => turn(1),
+  previous: () => turn(-1),
+  down: () => move(1),
+  up: () => move(-1),
   unread: () => nextUnread(),
   finish: async () => {
     // A second press would mark the same posts again, and be cut off by the next page.
@@ -368,7 +374,11 @@ export function prepareFeed() {
     const link = event.target.closest("[data-open]");
     const row = event.target.closest(".row");
     const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey;
-    if (link && isPlain && (link.closest(".more") || row)) {
+    const text = event.target.closest("[data-full-text]");
+    if (text && isPlain) {
+      event.preventDefault();
+      changeText(text);
+    } else if (link && isPlain && (link.closest(".more") || row)) {
       event.preventDefault();
       const post = link.closest(".post");
       open(post).then(() => post.focus({ preventScroll: true }));

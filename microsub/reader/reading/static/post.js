@@ -49,6 +49,8 @@ function turn(step) {
 export const atPost = {
   next: () => turn(1),
   previous: () => turn(-1),
+  down: () => turn(1),
+  up: () => turn(-1),
   unread: () => turn(1),
   on: () => pageDown(post) || turn(1),
   show: () => {
@@ -86,6 +88,23 @@ function prepareSharing() {
   }
 }
 
+/** Say that a full text is being fetched, until the page with it comes. */
+function prepareWaiting() {
+  const button = post.querySelector("button[data-full-text]");
+  button?.form.addEventListener("submit", (event) => {
+    if (button.ariaBusy === "true") {
+      event.preventDefault();
+    }
+    [button.ariaBusy, button.dataset.words] = ["true", button.dataset.words || button.textContent];
+    button.textContent = button.dataset.waits;
+  });
+  addEventListener("pageshow", ({ persisted }) => {
+    if (persisted && button?.dataset.words) {
+      [button.ariaBusy, button.textContent] = ["false", button.dataset.words];
+    }
+  });
+}
+
 export function preparePost() {
   if (!post) {
     return;
@@ -102,4 +121,5 @@ export function preparePost() {
   sessionStorage.setItem("visited", post.dataset.id);
   prepareTurning();
   prepareSharing();
+  prepareWaiting();
 }

@@ -69,10 +69,22 @@ const everywhere = {
   undo: () => press("#done p:not([hidden]) button:not([hidden]), [role=status]:not(#done) button[name=undo]"),
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
+  nextChannel: () => turnTo(1),
+  previousChannel: () => turnTo(-1),
   channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
   search: () => (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.select(),
   keys: () => (dialog.open ? dialog.close() : showKeys()),
 };
+
+/** Open the next or previous line of the channel list that has unread posts: a channel, or an unfolded one's feed. */
+function turnTo(step) {
+  const lines = [...document.querySelectorAll("#channels a:is([data-channel], [data-feed])")].filter((one) => one.checkVisibility());
+  const place = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel") ?? ""}`;
+  const feedHere = lines.findIndex((one) => one.matches("[data-feed]") && place(one) === place(location));
+  const here = feedHere < 0 ? lines.findIndex((one) => one.matches("[aria-current]")) : feedHere;
+  const others = step > 0 ? lines.slice(here + 1) : lines.slice(0, Math.max(here, 0)).reverse();
+  others.find((one) => one.querySelector(".count:not([hidden])"))?.click();
+}
 
 function showKeys() {
   dialog.showModal();
@@ -125,6 +137,10 @@ function listen(more) {
   }
 }
 
+// A field that the page is for, except where the keyboard would cover the page.
+if (!matchMedia("(hover: none) and (pointer: coarse)").matches) {
+  document.querySelector("[data-focus]")?.focus();
+}
 prepareForms();
 showTotal();
 prepareFeed();
