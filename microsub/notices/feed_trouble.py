@@ -21,28 +21,44 @@ if TYPE_CHECKING:
     from microsub.feeds import FeedRecord, Feeds, Trouble
     from microsub.model.settings import SettingsOf
     from microsub.notices.notifications import Notifications
+    from microsub.timelines import Channels
 
 FEED, TITLE = "feeds", "Feeds"
 """The name and title of the user's internal feed with these notices."""
 
 _AT_ONCE = 8
 """The number of users who are notified at the same time."""
+_NAMES_AT_ONCE = 500
+"""Follows that are read in one round trip."""
 
 
 async def notify_followers(
-    feeds: Feeds, notifications: Notifications, settings: SettingsOf, feed: FeedRecord, trouble: Trouble
+    feeds: Feeds,
+    channels: Channels,
+    notifications: Notifications,
+    settings: SettingsOf,
+    feed: FeedRecord,
+    trouble: Trouble,
 ) -> None:
-    """Notify all followers of the feed. May be repeated after an error. Raises StoreError."""
-    turn = asyncio.Semaphore(_AT_ONCE)
-    entry, guid, now = _entry(feed, trouble), _guid(feed, trouble), notifications.clock()
+    """Notify all followers of the feed, each by their own name for it. May be repeated after an error.
 
-    async def one(user: str) -> None:
+    Raises StoreError.
+    """
+    turn = asyncio.Semaphore(_AT_ONCE)
+    guid, now = _guid(feed, trouble), notifications.clock()
+
+    async def one(user: str, name: str) -> None:
         async with turn:
             if (await settings(user, NOTIFICATIONS)).feed_trouble:
                 with suppress(NotFound):  # the user is gone
-                    await notifications.put(user, FEED, TITLE, guid, entry, now)
+                    await notifications.put(user, FEED, TITLE, guid, _entry(feed, trouble, name), now)
 
-    await asyncio.gather(*map(one, sorted({user for user, _ in await feeds.subscribers(feed.id)})))
+    places = sorted(await feeds.subscribers(feed.id))
+    names = dict.fromkeys((user for user, _ in places), "")
+    for start in range(0, len(places), _NAMES_AT_ONCE):
+        for user, follow in await channels.of_feed(feed.id, places[start : start + _NAMES_AT_ONCE]):
+            names[user] = names[user] or follow.name or ""
+    await asyncio.gather(*(one(user, name) for user, name in names.items()))
 
 
 def _guid(feed: FeedRecord, trouble: Trouble) -> str:
@@ -55,11 +71,11 @@ def _guid(feed: FeedRecord, trouble: Trouble) -> str:
             return f"moved:{feed.id}:{short_digest(trouble.about.encode())}"
 
 
-def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
-    """The notice: the feed, what happened, and what the server does."""
+def _entry(feed: FeedRecord, trouble: Trouble, own: str) -> Entry:
+    """The notice: the feed, what happened, and what the server does. `own` is the user's name for the feed, if any."""
     address = mask_credentials(feed.url)
-    name = feed.title or address
-    called = f"“{name}” ({address})" if feed.title else address
+    name = own or feed.title or address
+    called = address if name == address else f"“{name}” ({address})"
     match trouble.kind:
         case "unreadable":
             day = datetime.fromtimestamp(trouble.since, UTC)
@@ -82,5 +98,5 @@ def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
                 "now on. There is nothing to do."
             )
     home = feed.home or (feed.url if not has_credentials(feed.url) else None)
-    author = Card(name=feed.title, url=home, photo=feed.photo)
+    author = Card(name=own or feed.title, url=home, photo=feed.photo)
     return Entry(post_type="article", url=home, name=headline, content=Content(text_to_html(text), text), author=author)

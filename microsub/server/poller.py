@@ -139,7 +139,9 @@ def feed_poller(
         settings=stores.effective.instance,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,
-        on_trouble=partial(notify_followers, stores.feeds, notifications(stores, taking_in), stores.effective.of),
+        on_trouble=partial(
+            notify_followers, stores.feeds, stores.channels, notifications(stores, taking_in), stores.effective.of
+        ),
         require_room=stores.room.require,
     )
 

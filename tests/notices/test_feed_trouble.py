@@ -42,6 +42,18 @@ async def fail(it: World, site: Publisher, feed: FeedRecord, times: int, every: 
         await it.poll(feed)
 
 
+async def test_a_notice_has_the_users_name_for_the_feed(it: World, site: Publisher) -> None:
+    """And the feed's own name for those who gave it none."""
+    feed = await followed(it, site, "alice", "bob")
+    await it.following.change("alice", "home", feed.id, it.clock(), name="My harbour")
+    await fail(it, site, feed, 16)
+    (named,), (other,) = await told(it), await told(it, "bob")
+    assert named["name"] == "My harbour can't be read"
+    assert named["content"]["text"].startswith(f"“My harbour” ({feed.url})")
+    assert named["author"]["name"] == "My harbour"
+    assert other["name"] == f"{(await it.record(feed)).title} can't be read"
+
+
 async def test_a_feed_that_fails_for_a_week(it: World, site: Publisher) -> None:
     """The notice has its name, the beginning, the reason and the consequence; each follower gets it once."""
     feed = await followed(it, site, "alice", "bob")

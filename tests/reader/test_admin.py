@@ -139,7 +139,7 @@ async def test_feeds_are_listed_by_health(admin: ReadingVisitor) -> None:
     await look(admin)
     page = await admin.get("/admin/feeds")
     assert [node.text().strip() for node in page.tree.css(".sources h2 a")][1] == "A blog"
-    assert "The last 3 polls failed: status: 404" in words(page)
+    assert "The last 3 checks failed: status: 404" in words(page)
     assert "sesame" not in page.text
     assert len((await admin.get("/admin/feeds?state=failing")).tree.css(".sources > li")) == 1
     assert "No feeds." in (await admin.get("/admin/feeds?state=gone")).text

@@ -314,7 +314,7 @@ async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor)
     forty, hour = str(server.now - 40 * 86_400), {"gap": "86400", "interval": "3600"}
     await server.feeds.update("1", {"last_change": forty, "last_poll": str(server.now - 90), **hour})
     page = await ann.get("/channels/home")
-    assert "Last post 40 days ago, less than one post a month · polled every hour, next poll in 60 min" in page.text
+    assert "Last post 40 days ago, less than one post a month · checked every hour, next check in 60 min" in page.text
     await server.feeds.update("1", {"last_change": str(server.now - 986 * 86_400)})
     assert "Last post 2 years ago" in (await ann.get("/channels/home")).text
     asked = await ann.browser.submit(page, path, feed="1")
@@ -323,10 +323,10 @@ async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor)
     await server.feeds.update("1", failed)
     refused = await ann.browser.submit(page, path, feed="1")
     assert (refused.status, "less than a minute ago" in refused.text) == (429, True)
-    assert "The last 2 polls failed: the server answered 404" in refused.text
+    assert "The last 2 checks failed: the server answered 404" in refused.text
     await server.feeds.update("1", failed | {"last_error": "this page has no h-feed and no h-entry"})
     wrong = await ann.get("/channels/home")
-    assert "The last 2 polls failed: it is a web page without posts, not a feed" in wrong.text
+    assert "The last 2 checks failed: it is a web page without posts, not a feed" in wrong.text
     assert (await ann.browser.submit(page, path, feed="77")).status == 404
 
 

@@ -90,13 +90,13 @@ def test_each_error_of_a_query_is_known() -> None:
 @pytest.mark.parametrize(
     ("seconds", "english", "german"),
     [
-        (66, "polled every minute", "jede Minute abgefragt"),
-        (300, "polled every 5 minutes", "alle 5 Minuten abgefragt"),
-        (3600, "polled every hour", "jede Stunde abgefragt"),
-        (5400, "polled every hour and a half", "alle anderthalb Stunden abgefragt"),
-        (7200, "polled every 2 hours", "alle 2 Stunden abgefragt"),
-        (86_400, "polled every day", "jeden Tag abgefragt"),
-        (172_800, "polled every 2 days", "alle 2 Tage abgefragt"),
+        (66, "checked every minute", "jede Minute abgefragt"),
+        (300, "checked every 5 minutes", "alle 5 Minuten abgefragt"),
+        (3600, "checked every hour", "jede Stunde abgefragt"),
+        (5400, "checked every hour and a half", "alle anderthalb Stunden abgefragt"),
+        (7200, "checked every 2 hours", "alle 2 Stunden abgefragt"),
+        (86_400, "checked every day", "jeden Tag abgefragt"),
+        (172_800, "checked every 2 days", "alle 2 Tage abgefragt"),
     ],
 )
 def test_intervals_are_in_words(seconds: int, english: str, german: str) -> None:

@@ -459,10 +459,10 @@ def _selector(visit: PageVisit, name: str, own: str | None) -> str | None:
 
 _STATUS = re.compile(r"the server answered (\d{3})")
 _BY_STATUS = {
-    "401": N_("It asks for a user name and a password. Give them on this page, below."),
+    "401": N_("It asks for a user name and a password. Give them in its settings, under “Sign-in of this feed”."),
     "403": N_(
-        "Its publisher refuses this server. If it needs a user name and a password, give them on this page; otherwise "
-        "another introduction may help, below. Or ask its publisher to admit feed readers."
+        "Its publisher refuses this server. If it needs a user name and a password, give them in its settings; "
+        "otherwise another introduction may help there. Or ask its publisher to admit feed readers."
     ),
     "404": N_("There is nothing at its address any more. Look on its site for the new address, and follow that."),
     "429": N_("Its publisher gets too many requests from this server, which now asks less often."),
@@ -470,20 +470,20 @@ _BY_STATUS = {
 _BY_REASON = {
     "blocked": N_("Its address is in a private network. The admin of this server can allow that."),
     "connect": N_("Its server can’t be reached. It is tried again by itself; nothing needs to be done."),
-    "too_large": N_("It is larger than this server reads. Its publisher has to shorten it."),
+    "too_large": N_("Its publisher has to shorten it."),
     "redirects": N_("Its address leads in a circle. Look on its site for another address, and follow that."),
     "private": N_("Its host has no address. If that lasts, the site has moved or ended."),
     "timeout": N_("Its server doesn’t answer in time. It is tried again by itself; nothing needs to be done."),
     "dns": N_("Its host has no address. If that lasts, the site has moved or ended."),
     "sign_in": N_(
         "What this server signed in with can’t be read any more. Give the user name and the password, or the headers, "
-        "on this page again."
+        "in its settings again."
     ),
     "tls": N_("Its server has no valid certificate. Its publisher has to renew it."),
 }
 
 
-_REFUSED = N_("The user name and the password, or the headers, were refused. Give them on this page again.")
+_REFUSED = N_("The user name and the password, or the headers, were refused. Give them in its settings again.")
 
 
 def advice_on(record: FeedRecord) -> str:
