@@ -112,21 +112,20 @@ class ListImports:
 
     async def latest(self, user: str) -> ListImport | None:
         """The user's last import, for an hour."""
-        found = await self._last(user).get()
-        if found is None:
-            return None
-        with reading(keys.list_import(user)):
-            return _import(orjson.loads(found))
+        return _read(user, await self._last(user).get())
 
     async def undo(self, user: str, now: float) -> None:
         """Undo the user's last import. Raises NotFound, and TooManyRequests as `admit` does."""
         give_back = self.admit(user)
         try:
-            latest = await self.latest(user)
+            known = await self._last(user).get()
+            latest = _read(user, known)
             if latest is None or latest.report is None or not latest.can_be_undone(now):
                 raise NotFound(N_("This can no longer be undone."))
             await self.lists.take_back(user, latest.report, latest.begun, now)
-            await self._last(user).clear()
+            another = await self._last(user).take()
+            if another is not None and another != known:  # of an import that ended meanwhile, in another process
+                await self._last(user).claim(another)
         finally:
             give_back()
         self.changed()
@@ -169,6 +168,13 @@ class ListImports:
 
     def _last(self, user: str) -> Value:
         return Value(self.redis, keys.list_import(user), SECONDS)
+
+
+def _read(user: str, found: bytes | None) -> ListImport | None:
+    if found is None:
+        return None
+    with reading(keys.list_import(user)):
+        return _import(orjson.loads(found))
 
 
 def _import(found: dict[str, object]) -> ListImport:

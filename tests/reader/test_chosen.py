@@ -126,15 +126,15 @@ async def test_an_undo_works_once(ann: ReadingVisitor, server: World, feeds: lis
 async def test_a_result_stays_with_its_own_record(ann: ReadingVisitor, server: World) -> None:
     """Another process replaces the record at the worst moment."""
     records = UndoRecords(server.redis, ReadState(server.redis, server.items))
-    mine = await records.remember_feeds("ann", [], {})
+    mine = await records.remember_feeds("ann", [], {}, told=b"")
     others: list[str] = []
 
     async def before(name: str, _: Any) -> None:
         if not others and name in {"HSET", "compare_and_set"}:
-            others.append((await records.remember_feeds("ann", [], {})).id)
+            others.append((await records.remember_feeds("ann", [], {}, told=b"")).id)
 
     far = Between(server.redis, before)
-    await UndoRecords(far, ReadState(far, server.items)).tell("ann", mine.id, b"{}")
+    await UndoRecords(far, ReadState(far, server.items)).tell("ann", mine, b"{}")
     assert await records.changed_feeds("ann", others[0]) == (b"", [])
 
 
@@ -285,7 +285,36 @@ async def test_a_store_that_stops_meanwhile(
     await take_back(ann, reply)
     assert await state(server) == before
     away[:] = [StoreUnavailable("connection refused")] * 3
-    assert (await choose(ann, feeds, do="move", to="news")).status == 503
+    reply = await choose(ann, feeds, do="move", to="news")
+    assert "Some of the feeds may have been changed. Undo" in await told(ann, reply)
+    await take_back(ann, reply)
+    assert await state(server) == before
+
+
+async def test_a_store_that_lost_what_was_before(
+    ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed engine may lose a second of writes; the undo comes back with the result, but replaces no later one."""
+    before, move = await state(server), Following.move
+
+    async def losing(self: Following, *args: Any, **more: Any) -> Any:
+        await move(self, *args, **more)
+        await server.redis.command("DEL", keys.undo("ann"))
+
+    with monkeypatch.context() as lost:
+        lost.setattr(Following, "move", losing)
+        reply = await choose(ann, feeds, do="move", to="news")
+    assert "2 feeds are now in News." in await told(ann, reply)
+    await take_back(ann, reply)
+    assert await state(server) == before
+
+    async def later(self: Following, *args: Any, **more: Any) -> Any:
+        await move(self, *args, **more)
+        await server.redis.command("HSET", keys.undo("ann"), "id", "a later one")
+
+    monkeypatch.setattr(Following, "move", later)
+    await choose(ann, feeds, do="move", to="news")
+    assert await server.redis.command("HGET", keys.undo("ann"), "id") == b"a later one"
 
 
 @pytest.mark.parametrize("act", ["unfollow", "move", "pause"])

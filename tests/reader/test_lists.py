@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import httpx
 import pytest
 from starlette.types import Message, Scope
 
 from microsub.base.errors import StoreUnreached, TooManyRequests
+from microsub.transfer import FeedLists
 from microsub.transfer.list_imports import STALE, ListImports
 from microsub.transfer.outlines import MOST_BYTES
 from tests.reader.conftest import ReadingVisitor
@@ -121,6 +123,29 @@ async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
     ann.server.clock.advance(601)
     assert (await ann.browser.submit(page, f"{LISTS}/undo")).status == 404
     assert len(await followed(ann, "near")) == 2
+
+
+async def test_an_import_that_ends_while_another_is_undone(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another process: it can still be undone."""
+    await send(ann, LIST)
+    page, imports = await over(ann), ann.server.parts.list_imports
+    other, take_back = (
+        ListImports(imports.redis, imports.lists, imports.quotas, clock=imports.clock),
+        FeedLists.take_back,
+    )
+
+    async def meanwhile(self: FeedLists, *args: Any) -> None:
+        await other.begin("ann", LIST.replace(b"Far", b"Near"), ann.server.now, lambda: None)
+        await over(ann)
+        await take_back(self, *args)
+
+    monkeypatch.setattr(FeedLists, "take_back", meanwhile)
+    await ann.browser.submit(page, f"{LISTS}/undo")
+    monkeypatch.undo()
+    await ann.browser.submit(await over(ann), f"{LISTS}/undo")
+    assert not {"Far", "Near"} & {one["name"] for one in (await ann.reader.get(action="channels"))["channels"]}
 
 
 async def test_undoing_an_import_removes_only_what_it_added(ann: ReadingVisitor) -> None:

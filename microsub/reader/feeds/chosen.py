@@ -23,7 +23,7 @@ from microsub.model.settings import FollowSettings, FullTextChoice
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID
-from microsub.reader.reading.undo import UndoRecords
+from microsub.reader.reading.undo import UndoRecord, UndoRecords
 from microsub.timelines import MOST_OF_NAME, Channels, Following, ReaderViews, SignedFeeds, feed_name
 from microsub.web.visit import PageVisit
 
@@ -53,8 +53,8 @@ _SETTINGS: Mapping[str, Mapping[str, bool | FullTextChoice]] = {
 class ChosenResult:
     """What became of the chosen feeds: the names of those that were changed, and those left, each with the reason.
 
-    `channel` and `place` are the uid and the name of the channel to which they were moved or copied. What an undo left
-    can be undone again: `undone` is the act then.
+    There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
+    were moved or copied. What an undo left can be undone again: `undone` is the act then.
     """
 
     act: Act
@@ -122,9 +122,11 @@ class ChosenFeeds:
         several = {feed: of for feed, of in holders.items() if act == "move" and len(of) > 1}
         uids = {uid for of in several.values() for uid in of}
         states = await self._reading.states_of(user, uids, [*several]) if several else {}
-        kept = await self._undo.remember_feeds(user, before if act in {"move", "copy"} else chosen, unread, states)
         channel, place = (target.uid, target.name) if target is not None else ("", "")
-        result = ChosenResult(act, channel, place, undo=kept.id)
+        result = ChosenResult(act, channel, place)
+        kept = await self._undo.remember_feeds(
+            user, before if act in {"move", "copy"} else chosen, unread, states, told=_stored(result)
+        )
         most = await self._most("feeds", user)
 
         async def change(uid: str, follow: Subscription) -> None:
@@ -136,7 +138,7 @@ class ChosenFeeds:
                 await self._one(user, act, uid, follow, target, visit.now, most)
 
         await self._each(visit, result, chosen, change)
-        return await self._told(visit, result)
+        return await self._told(visit, result, kept)
 
     async def take_back(self, visit: PageVisit) -> Response:
         """Restore what was before the last change of several feeds."""
@@ -173,8 +175,8 @@ class ChosenFeeds:
             return self._go(visit, "undone")
         rest = [place for _, one in left for place in held[one.feed]] if is_whole else left
         unread = await self._of_feeds(posts, rest)
-        result.undo = (await self._undo.remember_feeds(user, rest, unread, states)).id
-        return await self._told(visit, result)
+        again_ = await self._undo.remember_feeds(user, rest, unread, states, told=_stored(result))
+        return await self._told(visit, result, again_)
 
     async def result(self, visit: PageVisit) -> ChosenResult | None:
         """The result that the address names, for ten minutes; None without one."""
@@ -185,7 +187,7 @@ class ChosenFeeds:
         if kept is None or not kept[0]:
             return None
         told: dict[str, Any] = orjson.loads(kept[0])
-        return ChosenResult(**told)
+        return ChosenResult(**{**told, "undo": name})
 
     async def _of_feeds(
         self, posts: Mapping[str, Collection[str]], follows: Sequence[tuple[str, Subscription]]
@@ -277,22 +279,25 @@ class ChosenFeeds:
             raise NotFound(N_("There is no such channel."))
         return found
 
-    async def _told(self, visit: PageVisit, result: ChosenResult) -> Response:
-        """Lead to the result. A store that has stopped is waited for: nothing else says what was changed before."""
+    async def _told(self, visit: PageVisit, result: ChosenResult, kept: UndoRecord) -> Response:
+        """Lead to the result, after waiting for a store that has stopped; one that stays away still has the undo."""
         for pause in (*_PAUSES, None):
             try:
-                await self._undo.tell(visit.user, result.undo, orjson.dumps(asdict(result)))
+                await self._undo.tell(visit.user, kept, _stored(result))
                 break
             except StoreUnavailable:
-                if pause is None:
-                    raise
-                await asyncio.sleep(pause)
-        return self._go(visit, result.undo)
+                if pause is not None:
+                    await asyncio.sleep(pause)
+        return self._go(visit, kept.id)
 
     def _go(self, visit: PageVisit, result: str) -> Response:
         sort, words, start, part = (visit.form.text(name) for name in ("sort", "q", "from", "part"))
         place = {"from": start if ITEM_ID.fullmatch(start) else ""}
         return visit.go(FEED, sort=sort[:20], q=words[:MOST_OF_NAME], result=result, part=part[:1], **place)
+
+
+def _stored(result: ChosenResult) -> bytes:
+    return orjson.dumps(asdict(result))
 
 
 def _with(own: FollowSettings, act: str) -> FollowSettings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -34,6 +34,8 @@ class UndoRecord:
 
     id: str
     count: int
+    fields: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """What it stores besides."""
 
 
 class UndoRecords:
@@ -61,26 +63,32 @@ class UndoRecords:
         before: Sequence[tuple[str, Subscription]],
         unread: Mapping[str, Collection[str]],
         states: Mapping[str, States] | None = None,
+        *,
+        told: bytes,
     ) -> UndoRecord:
         """Record follows of channels as they are before a change, with the unread posts of those that end.
 
-        `states` are those of the posts of feeds that leave several channels, by feed; too many are left out.
+        `states` are those of the posts of feeds that leave several channels, by feed; too many are left out. `told` is
+        what `changed_feeds` returns until `tell`, so that a change can be undone whose end was never told.
         """
         kept = unread if sum(map(len, unread.values())) <= MOST else {}
         follows = [[uid, one.feed, text(write_subscription(one))] for uid, one in before]
-        fields = {"feeds": orjson.dumps(follows)} | _packed(kept)
+        fields = {"feeds": orjson.dumps(follows), "told": told} | _packed(kept)
         channels = {f"was {feed} {uid}": some for feed, of in (states or {}).items() for uid, some in of.items()}
         if sum(map(len, channels.values())) <= MOST:
             for name, some in channels.items():
                 fields[name] = b"".join(_STATE.pack(int(item), int(at or 0)) for item, at in some.items())
         return await self._keep(user, sum(map(len, kept.values())), fields)
 
-    async def tell(self, user: str, id_: str, told: bytes) -> None:
-        """Add what became of the changed follows to that record, if there is no later one."""
-        await self._record(user).change(("id", id_, id_), ("told", "", told))
+    async def tell(self, user: str, kept: UndoRecord, told: bytes) -> None:
+        """Store what became of the changed follows in that record, if there is no later one; a lost one comes back."""
+        record, id_ = self._record(user), kept.id
+        is_told = await record.change(("id", id_, id_), ("told", kept.fields["told"], told))
+        if not is_told and await record.change(("id", "", id_)):
+            await record.overwrite({"id": id_, "count": kept.count, **kept.fields, "told": told}, id_)
 
     async def changed_feeds(self, user: str, id_: str) -> tuple[bytes, list[tuple[str, Subscription]]] | None:
-        """What became of changed follows (b"" if that isn't known), and the follows as they were before."""
+        """What became of changed follows (b"" if there are none), and the follows as they were before."""
         kept, told, follows = await self._record(user).get_many(("id", "told", "feeds"))
         if not id_ or kept != id_.encode() or follows is None:
             return None
@@ -100,7 +108,7 @@ class UndoRecords:
         return found
 
     async def _keep(self, user: str, count: int, fields: Mapping[str, bytes]) -> UndoRecord:
-        record = UndoRecord(secrets.token_hex(8), count)
+        record = UndoRecord(secrets.token_hex(8), count, fields)
         await self._record(user).overwrite({"id": record.id, "count": count, **fields})
         return record
 
