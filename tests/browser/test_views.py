@@ -515,7 +515,7 @@ async def test_the_next_post_is_fetched_in_advance(browser: Browser, server: Rea
 
 
 async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingServer) -> None:
-    """By one key in an open post, which says that it waits; what can't be fetched is said, and the text stays."""
+    """By one key in an open post, with a word while it is fetched; after an error, the text stays."""
     async with tab(browser) as here:
         await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
         page = await server.sign_in(here, "dan", "/channel/home?show=all")

@@ -360,7 +360,7 @@ def _files(entry: Entry) -> Iterator[FileView]:
 
 
 def _named(files: list[FileView]) -> list[FileView]:
-    """The files; a single one isn't called by its host, which says nothing."""
+    """The files; a single one isn't called by its host."""
     if len(files) == 1 and files[0].title == _host(files[0].url):
         return [replace(files[0], title="")]
     return files

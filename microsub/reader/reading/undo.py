@@ -35,7 +35,7 @@ class UndoRecord:
     id: str
     count: int
     fields: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """What it stores besides."""
+    """Its further fields."""
 
 
 class UndoRecords:
