@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         LocalCredentials,
         Passkey,
     )
-    from microsub.accounts.foreign import ForeignTokens, KnownToken, Principal, UnknownTokens, Vouched
+    from microsub.accounts.foreign import ForeignTokens, KnownToken, UnknownTokens, Vouched
     from microsub.accounts.grants import (
         SOURCE_MARK,
         AppGrant,

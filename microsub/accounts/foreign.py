@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from microsub.accounts.store import User, read_user
 from microsub.base.clock import DAY
 from microsub.base.digests import sha256_hex
 from microsub.model.reader import Credential
@@ -53,15 +54,6 @@ MOST_NETWORKS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
-    """The user about whom a provider is asked: its response must be about this `me`."""
-
-    name: str
-    me: str
-    token_endpoint: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Vouched:
     """A provider's confirmation of a token. Unix seconds: of the response, and of the end in it."""
 
@@ -75,11 +67,11 @@ class Vouched:
 class KnownToken:
     """The stored facts about a token, before a provider is asked.
 
-    `principal` is None if the user doesn't exist or is disabled. `vouched` is the last positive response, `until` the
+    `user` is None if there is none, or if they are disabled. `vouched` is the last positive response, `until` the
     Unix time until which it is valid; `refused` is why a recent check failed.
     """
 
-    principal: Principal | None
+    user: User | None
     vouched: Vouched | None = None
     until: float = 0.0
     refused: str | None = None
@@ -94,32 +86,29 @@ class ForeignTokens:
     async def known_token(self, credential: Credential) -> KnownToken:
         """The stored facts about the token and its user, in one round trip."""
         user, digest = credential.user, credential.digest
-        (me, endpoint, disabled), record, refused = await self._redis.pipeline(
+        account, record, refused = await self._redis.pipeline(
             [
-                ("HMGET", keys.user(user), "me", "token_endpoint", "disabled"),
+                ("HGETALL", keys.user(user)),
                 ("HMGET", keys.token(user, digest), "foreign", "scope", "client", "checked", "ends", "expires"),
                 ("GET", keys.foreign_refused(user, digest)),
             ]
         )
-        principal = None
-        if me is not None and disabled is None:
-            principal = Principal(user, me.decode(), endpoint.decode() if endpoint else None)
+        found = read_user(user, account)
         foreign, scope, client, checked, ends, expires = record
         vouched = None
         if foreign is not None:
             end = None if ends is None else float(ends)
             vouched = Vouched(frozenset(scope.decode().split()), client.decode(), float(checked), end)
-        return KnownToken(principal, vouched, float(expires or 0), refused.decode() if refused else None)
+        who = found if found is not None and found.disabled is None else None
+        return KnownToken(who, vouched, float(expires or 0), refused.decode() if refused else None)
 
-    async def remember(
-        self, principal: Principal, digest: str, vouched: Vouched, *, until: float, grace: float
-    ) -> bool:
+    async def remember(self, who: User, digest: str, vouched: Vouched, *, until: float, grace: float) -> bool:
         """Store a token as valid until that Unix time, and keep the record for `grace` seconds more.
 
         False, without a change, if the user is disabled or another one by now, so that the response concerned another
         identity.
         """
-        user = principal.name
+        user = who.name
         end = until + grace if vouched.ends is None else min(until + grace, vouched.ends)
         life = max(1, math.ceil(end - vouched.checked))
         kept = await self._redis.script(
@@ -127,8 +116,8 @@ class ForeignTokens:
                 user,
                 digest,
                 digest=digest,
-                me=principal.me,
-                endpoint=principal.token_endpoint or "",
+                me=who.me,
+                endpoint=who.token_endpoint or "",
                 scopes=_text(vouched.scopes),
                 client=vouched.client,
                 now=vouched.checked,

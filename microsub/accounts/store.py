@@ -129,7 +129,7 @@ class Accounts:
 
     async def user(self, name: str) -> User | None:
         """The user with that name, disabled or not."""
-        return _user(name, await self._redis.command("HGETALL", keys.user(name)))
+        return read_user(name, await self._redis.command("HGETALL", keys.user(name)))
 
     async def users(self) -> list[User]:
         """All users by name, including disabled ones."""
@@ -143,7 +143,7 @@ class Accounts:
         """Up to `count` users in the order of their names, after skipping the first ones."""
         names = sorted(texts(await self._redis.command("SMEMBERS", keys.users())))[beyond : beyond + count]
         replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
-        found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
+        found = (read_user(name, reply) for name, reply in zip(names, replies, strict=True))
         return [user for user in found if user is not None]
 
     async def only_user(self) -> str | None:
@@ -367,7 +367,8 @@ def unauthorized(state: str) -> Unauthorized:
     return Unauthorized("the token is unknown, expired or revoked")
 
 
-def _user(name: str, reply: list[bytes]) -> User | None:
+def read_user(name: str, reply: list[bytes]) -> User | None:
+    """The user of that name, from the reply to HGETALL; None if there is none."""
     fields = fields_of(reply)
     if not fields:
         return None

@@ -413,7 +413,7 @@ class Configuration:
     async def _carry_out(self, merged: Merge, said_first: Sequence[str] = ()) -> None:
         """Apply the changes, and record them for the page *Configuration*, after `said_first`."""
         for conflict in merged.conflicts:
-            log.warning("the file and an app changed the same setting", conflict=str(conflict))
+            log.warning("the file and an app changed the same setting", conflict=conflict)
         renewed = time.monotonic()
         done: list[str] = []
         for change in merged.changes:
@@ -429,7 +429,7 @@ class Configuration:
             else:
                 log.info("backend.json", change=str(change))
                 done.append(str(change))
-        await self._applied.note([*said_first, *map(str, merged.conflicts), *done], self._clock())
+        await self._applied.note([*said_first, *merged.conflicts, *done], self._clock())
         if merged.changes:
             self._on_applied()
 

@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, normalise_profile, without_credentials
@@ -128,18 +128,9 @@ class Clash:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """File and API changed the same fact; the later change won."""
-
-    what: str
-    file: str
-    api: str
-    winner: Literal["file", "api"]
-
-    def __str__(self) -> str:
-        winner = "the file" if self.winner == "file" else "the API"
-        return f"{self.what}: file: {self.file}; API: {self.api}; {winner} changed it later and wins"
+def conflict_line(what: str, file: str, api: str, *, file_wins: bool) -> str:
+    """The line about a fact that the file and the API have changed: the later change wins."""
+    return f"{what}: file: {file}; API: {api}; {'the file' if file_wins else 'the API'} changed it later and wins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +154,13 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The changes in the order of their application, and the decided conflicts.
+    """The changes in the order of their application, and a line for each decided conflict.
 
     `channelless` are the changes that give an output feed or a source a channel that its user won't have.
     """
 
     changes: tuple[Change, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[str, ...] = ()
     channelless: tuple[Change, ...] = ()
 
 
@@ -240,7 +231,7 @@ def merge(
     interrupted.
     """
     changes: list[Change] = []
-    conflicts: list[Conflict] = []
+    conflicts: list[str] = []
     channelless: list[Change] = []
     if file.settings not in (base.settings, current.settings):
         changes.append(Change(ChangeKind.INSTANCE, value=file.settings))
@@ -285,7 +276,7 @@ class _UserMerger:
     forms: Forms
     again: bool
     changes: list[Change] = field(default_factory=list)
-    conflicts: list[Conflict] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
     channelless: list[Change] = field(default_factory=list)
 
     def change(self, what: ChangeKind, uid: str = "", value: Any = None, *, restored: bool = False) -> None:
@@ -488,9 +479,9 @@ class _UserMerger:
     def conflict(self, what: str, file: str, api: str, uid: str | None = None) -> bool:
         """Record a conflict; True if the file wins. An API change of unknown time counts as earlier."""
         changed = self.current.changed.get((self.name, uid), 0.0) if uid is not None else 0.0
-        winner: Literal["file", "api"] = "api" if changed > self.edited_at else "file"
-        self.conflicts.append(Conflict(what, file, api, winner))
-        return winner == "file"
+        file_wins = changed <= self.edited_at
+        self.conflicts.append(conflict_line(what, file, api, file_wins=file_wins))
+        return file_wins
 
 
 _ENDPOINT: Fact = ("token_endpoint", "")

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from microsub.accounts import ForeignTokens, KnownToken, Principal, UnknownTokens, Vouched
+from microsub.accounts import ForeignTokens, KnownToken, UnknownTokens, User, Vouched
 from microsub.base import metrics
 from microsub.base.errors import (
     Forbidden,
@@ -66,19 +66,16 @@ _NO = frozenset({400, 401, 403})
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The provider doesn't confirm the token, or wasn't asked; `why` is a sentence for the app."""
+    """The provider doesn't confirm the token, or wasn't asked; `why` is a sentence for the app.
 
-    why: str
+    With `me`, the token is valid, but belongs to that other user.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class OtherUsersToken:
-    """The token is valid, but belongs to another user."""
-
-    me: str
+    why: str = ""
+    me: str = ""
 
 
-TokenVerdict = Vouched | Denied | OtherUsersToken | RequestFailure
+TokenVerdict = Vouched | Denied | RequestFailure
 """A failed check's reason goes to the sender of the token, who may be anybody, so it has no address of a user's page or
 server: strangers must not learn them.
 """
@@ -101,7 +98,7 @@ class Introspection:
         self._own = None if own is None else own.rstrip("/") + "/"
         self._private = private
 
-    async def ask(self, who: Principal, token: str, now: float) -> TokenVerdict:
+    async def ask(self, who: User, token: str, now: float) -> TokenVerdict:
         """The verdict of `who`'s provider on the token; failing pages and networks raise nothing."""
         try:
             async with asyncio.timeout(SECONDS):
@@ -115,7 +112,7 @@ class Introspection:
         except (ProfileError, InvalidRequest) as error:
             return RequestFailure(_NOBODY, lasting=True, detail=str(error))
 
-    async def _ask(self, who: Principal, token: str, now: float) -> TokenVerdict:
+    async def _ask(self, who: User, token: str, now: float) -> TokenVerdict:
         if not who.me:
             return Denied("this user has no 'me', so no provider can be asked")
         if who.token_endpoint is not None:
@@ -134,7 +131,7 @@ class Introspection:
         return self._about(who, newer, said, now)
 
     def _about(
-        self, who: Principal, profile: Profile | None, said: TokenAnswer | RequestFailure, now: float
+        self, who: User, profile: Profile | None, said: TokenAnswer | RequestFailure, now: float
     ) -> TokenVerdict:
         """The meaning of the provider's response for this user."""
         if isinstance(said, RequestFailure):
@@ -142,7 +139,7 @@ class Introspection:
         if not said.active or said.me is None:
             return Denied(_REFUSED)
         if not (_is_called(who.me, said.me) if profile is None else profile.is_known_as(said.me)):
-            return OtherUsersToken(said.me)
+            return Denied(me=said.me)
         return Vouched(understood(said.scopes), said.client or "", now, said.expires)
 
     async def _answer_of(self, endpoints: _Endpoints, token: str, now: float) -> TokenAnswer | RequestFailure:
@@ -275,8 +272,8 @@ class ForeignTokenCheck:
     async def _ask(
         self, credential: Credential, known_token: KnownToken, token: str, address: str, now: float
     ) -> Grant:
-        principal = known_token.principal
-        assert principal is not None  # `decided` has refused it
+        who = known_token.user
+        assert who is not None  # `decided` has refused it
         network = network_of(address)
         if known_token.vouched is None:
             wide = wide_network_of(address) or network
@@ -284,29 +281,29 @@ class ForeignTokenCheck:
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
-        said = await self._vouching.ask(principal, token, now)
+        said = await self._vouching.ask(who, token, now)
         match said:
             case Vouched():
-                granted = await self._remember(credential, principal, said)
+                granted = await self._remember(credential, who, said)
                 await self.tokens.know(credential.user, network, now)
                 return granted
-            case Denied():
+            case Denied(me=""):
                 await self.tokens.refuse(credential, _INVALID, REFUSED_TOKEN)
                 _count("invalid", credential.user)
                 raise Unauthorized(said.why)
-            case OtherUsersToken():
+            case Denied():
                 await self.tokens.refuse(credential, _ANOTHER, REFUSED_TOKEN)
                 _count("somebody_else", credential.user, me=mask_credentials(said.me))
                 raise _another(credential.user)
             case RequestFailure():
                 return await self._without(credential, known_token.vouched, said, now)
 
-    async def _remember(self, credential: Credential, principal: Principal, said: Vouched) -> Grant:
+    async def _remember(self, credential: Credential, who: User, said: Vouched) -> Grant:
         settings = await self._settings()
         until = said.checked + settings.token_cache
         if said.ends is not None:
             until = min(until, said.ends)
-        kept = await self.tokens.remember(principal, credential.digest, said, until=until, grace=settings.token_grace)
+        kept = await self.tokens.remember(who, credential.digest, said, until=until, grace=settings.token_grace)
         if not kept:
             raise Unauthorized("the user's profile has just changed: sign in again")
         _count("valid", credential.user, client=mask_credentials(said.client), scope=" ".join(sorted(said.scopes)))
@@ -340,7 +337,7 @@ _ENDED = "ended"
 
 def decided(user: str, known_token: KnownToken, now: float) -> Grant | MicrosubError | None:
     """The cached verdict on the token; None: the provider must be asked."""
-    if known_token.principal is None or not known_token.principal.me:
+    if known_token.user is None or not known_token.user.me:
         return Unauthorized("the token is unknown, expired or revoked")
     if known_token.vouched is not None and now < known_token.until:
         return Grant(user, known_token.vouched.scopes)

@@ -17,7 +17,7 @@ from microsub.accounts import LocalCredentials, Passkey
 from microsub.base.digests import base64url
 from microsub.base.errors import InvalidRequest, NotImplementedHere
 from microsub.base.texts import N_, Sentence
-from microsub.base.urls import ascii_host, parts_of
+from microsub.base.urls import ascii_host, host_of, parts_of
 
 ALGORITHMS = (-8, -7, -257)
 """EdDSA, ES256 and RS256 (COSE): every authenticator supports one of these."""
@@ -33,16 +33,8 @@ class PasskeyRefused(InvalidRequest):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class RelyingParty:
-    """The relying party: the host of our pages, and the only valid origin of responses."""
-
-    id: str
-    origin: str
-
-
-def relying_party(base_url: str | None) -> RelyingParty | None:
-    """The relying party at that address.
+def relying_party(base_url: str | None) -> str | None:
+    """The relying party at that address: the only valid origin of responses, whose host is its id.
 
     None if browsers don't support passkeys there: without https, or at an IP address. `http://localhost` is allowed, as
     in browsers.
@@ -54,19 +46,20 @@ def relying_party(base_url: str | None) -> RelyingParty | None:
     host = ascii_host(host)
     standard = {"https": 443, "http": 80}[parts.scheme]
     port = f":{parts.port}" if parts.port not in (None, standard) else ""
-    return RelyingParty(host, f"{parts.scheme}://{host}{port}")
+    return f"{parts.scheme}://{host}{port}"
 
 
 def creation_options(
-    party: RelyingParty, challenge: bytes, user: str, handle: str, held: Iterable[tuple[str, tuple[str, ...]]]
+    party: str, challenge: bytes, user: str, handle: str, held: Iterable[tuple[str, tuple[str, ...]]]
 ) -> dict[str, Any]:
     """The options for `navigator.credentials.create`, as JSON.
 
     `held` are id and transports of the user's passkeys.
     """
+    host = host_of(party)
     return {
         "publicKey": {
-            "rp": {"id": party.id, "name": party.id},
+            "rp": {"id": host, "name": host},
             "user": {"id": base64url(bytes.fromhex(handle)), "name": user, "displayName": user},
             "challenge": base64url(challenge),
             "pubKeyCredParams": [{"type": "public-key", "alg": algorithm} for algorithm in ALGORITHMS],
@@ -84,12 +77,12 @@ def creation_options(
     }
 
 
-def request_options(party: RelyingParty, challenge: bytes, held: Iterable[str] = ()) -> dict[str, Any]:
+def request_options(party: str, challenge: bytes, held: Iterable[str] = ()) -> dict[str, Any]:
     """The options for `navigator.credentials.get`, as JSON: for these passkeys, or for any."""
     options: dict[str, Any] = {
         "challenge": base64url(challenge),
         "timeout": _CEREMONY_MILLISECONDS,
-        "rpId": party.id,
+        "rpId": host_of(party),
         "userVerification": "required",
     }
     if allowed := [{"type": "public-key", "id": one} for one in held]:
@@ -202,7 +195,7 @@ class Passkeys:
         return about["user"], _decode(about["challenge"])
 
 
-def _party(base: str) -> RelyingParty:
+def _party(base: str) -> str:
     party = relying_party(base)
     if party is None:
         raise NotImplementedHere(

@@ -20,7 +20,8 @@ from fido2.webauthn import (
 from microsub.accounts import Passkey
 from microsub.base.digests import base64url
 from microsub.base.texts import N_
-from microsub.identity.passkeys import ALGORITHMS, PasskeyRefused, RelyingParty
+from microsub.base.urls import host_of
+from microsub.identity.passkeys import ALGORITHMS, PasskeyRefused
 
 LONGEST_ID = 1023
 """Maximum bytes of a credential's id, by the specification."""
@@ -32,7 +33,7 @@ _TRANSPORTS = frozenset({"usb", "nfc", "ble", "smart-card", "hybrid", "internal"
 _INVALID = N_("the passkey's response is invalid")
 
 
-def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], name: str, now: float) -> Passkey:
+def attested(party: str, challenge: bytes, answer: Mapping[str, Any], name: str, now: float) -> Passkey:
     """The passkey that the browser created, with a name and the Unix time. Raises PasskeyRefused."""
     try:
         response = RegistrationResponse.from_dict(_readable(answer))
@@ -63,7 +64,7 @@ def presented_credential(answer: Mapping[str, Any]) -> tuple[str, str]:
         raise PasskeyRefused(_INVALID) from None
 
 
-def verified_count(party: RelyingParty, challenge: bytes, key: bytes, count: int, answer: Mapping[str, Any]) -> int:
+def verified_count(party: str, challenge: bytes, key: bytes, count: int, answer: Mapping[str, Any]) -> int:
     """The passkey's new counter, if the answer is valid. Raises PasskeyRefused.
 
     A counter that doesn't grow may be that of a copy. Synchronised passkeys have no counter, and return 0.
@@ -80,12 +81,12 @@ def verified_count(party: RelyingParty, challenge: bytes, key: bytes, count: int
     return counter
 
 
-def _server(party: RelyingParty) -> Fido2Server:
+def _server(party: str) -> Fido2Server:
     return Fido2Server(
-        PublicKeyCredentialRpEntity(id=party.id, name=party.id),
+        PublicKeyCredentialRpEntity(id=host_of(party), name=host_of(party)),
         attestation=AttestationConveyancePreference.NONE,
         # The library's own check accepts other ports and subdomains.
-        verify_origin=lambda origin: origin == party.origin,
+        verify_origin=lambda origin: origin == party,
     )
 
 

@@ -29,6 +29,7 @@ from microsub.base.errors import StoreError
 from microsub.base.plaintext import shown
 from microsub.base.rate_limits import RateLimiter
 from microsub.feeds import Events, Feeds
+from microsub.formats.feed_links import FeedLink
 from microsub.greader.api import PATHS as NATIVE_PATHS
 from microsub.greader.api import NativeEndpoint
 from microsub.greader.contents import NativeContents
@@ -60,7 +61,6 @@ from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
 from microsub.reader.feeds import pages as feed_pages
 from microsub.reader.first import pages as first
-from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import preview
 from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
@@ -140,7 +140,7 @@ def create_app(
     *,
     base_url: str | None = None,
     monitors: Monitors | None = None,
-    starters: Sequence[StarterFeed] = (),
+    starters: Sequence[FeedLink] = (),
 ) -> Starlette:
     """The ASGI application at `base_url`, or by default at the address of the request.
 
@@ -306,9 +306,7 @@ def waiting_app(reason: str, monitors: Monitors) -> Starlette:
     return Starlette(routes=[Route("/health", health(check, monitors)), everything])
 
 
-def _reader_routes(
-    parts: WebParts, site: PageSite, starters: Sequence[StarterFeed], looks: InstanceLooks
-) -> list[Route]:
+def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink], looks: InstanceLooks) -> list[Route]:
     """The pages of the web interface."""
     stores = parts.stores
     links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
+from microsub.accounts.foreign import ForeignTokens, Vouched
 from microsub.accounts.grants import Codes, Consent, Grants
 from microsub.accounts.sessions import Sessions
+from microsub.accounts.store import User
 from microsub.base.errors import NotFound, Unauthorized
 from microsub.configuration.effective import EffectiveSettings
 from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
@@ -381,7 +382,7 @@ async def test_an_edit_of_an_identity_ends_remembered_tokens(
     await configured.apply(document)
     tokens, credential = ForeignTokens(configured.redis), Credential("alice", "ab" * 32)
     vouched = Vouched(frozenset({"read"}), "https://app.example/", NOW)
-    who = Principal("alice", "https://alice.example/")
+    who = User("alice", "https://alice.example/")
     assert await tokens.remember(who, credential.digest, vouched, until=NOW + 600, grace=3600)
     await configured.apply(alice(channel("home"), channel("new", A)))
     assert await configured.accounts.verify(credential, NOW)

@@ -220,7 +220,8 @@ def test_the_later_change_wins(
     """If both changed the same value, the conflict is reported and the later change is kept."""
     merged = run(al(ch("h", A)), file, current, changed={("al", "h"): api_at})
     [conflict] = merged.conflicts
-    assert (conflict.what, conflict.winner) == (what, winner)
+    assert conflict.startswith(f"{what}: file: ")
+    assert conflict.endswith(f"; {'the file' if winner == 'file' else 'the API'} changed it later and wins")
     assert merged.changes == ((change,) if winner == "file" else ())
 
 
@@ -246,10 +247,10 @@ def test_an_edit_of_what_the_api_removed_brings_it_back() -> None:
         do(W.FEED_ADDED, "home", FeedConfig(A)),
         do(W.FEED_ADDED, "home", FeedConfig(B)),
     )
-    assert [conflict.what for conflict in merged.conflicts] == ["channel al/home"]
+    assert [line.partition(": file:")[0] for line in merged.conflicts] == ["channel al/home"]
     merged = run(HOME, al(ch("home", {"url": A, "name": "Ah"})), al(ch("home")))
     assert merged.changes == (do(W.FEED_ADDED, "home", FeedConfig(A, "Ah")),)
-    assert [conflict.what for conflict in merged.conflicts] == [f"feed {A} in al/home"]
+    assert [line.partition(": file:")[0] for line in merged.conflicts] == [f"feed {A} in al/home"]
 
 
 def test_passwords_are_in_no_line_of_the_log() -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.identity.passkeys import PasskeyRefused, RelyingParty, creation_options, request_options
+from microsub.identity.passkeys import PasskeyRefused, creation_options, request_options
 from microsub.identity.webauthn import LONGEST_KEY, attested, presented_credential, verified_count
 from tests.support import examples
 from tests.support.authenticator import Authenticator, b64, unb64
 
-PARTY = RelyingParty("reader.example", "https://reader.example")
+PARTY = "https://reader.example"
 CHALLENGE = bytes(range(32))
 HANDLE = "ab" * 32
 

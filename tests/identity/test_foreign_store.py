@@ -10,11 +10,10 @@ from microsub.accounts.foreign import (
     MOST_NETWORKS,
     ForeignTokens,
     KnownToken,
-    Principal,
     UnknownTokens,
     Vouched,
 )
-from microsub.accounts.store import Accounts
+from microsub.accounts.store import Accounts, User
 from microsub.base.errors import Unauthorized
 from microsub.model.reader import Credential
 from microsub.redis import keys
@@ -22,7 +21,7 @@ from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
 
 ANN, ME = "ann", "https://ann.example/"
-WHO = Principal(ANN, ME)
+WHO = User(ANN, ME, NOW, settings={"read_everywhere": "yes"})
 DIGEST = "ab" * 32
 TOKEN = Credential(ANN, DIGEST)
 GOOD = Vouched(frozenset({"read", "create"}), "https://app.example/", NOW)
@@ -67,9 +66,9 @@ async def test_it_lives_as_long_as_it_may_serve(tokens: ForeignTokens, redis: Re
 
 
 @pytest.mark.parametrize(
-    "other", [Principal(ANN, "https://eve.example/"), Principal(ANN, ME, "https://t.example/"), Principal("bob", ME)]
+    "other", [User(ANN, "https://eve.example/"), User(ANN, ME, token_endpoint="https://t.example/"), User("bob", ME)]
 )
-async def test_results_for_a_changed_identity_arent_kept(tokens: ForeignTokens, redis: Redis, other: Principal) -> None:
+async def test_results_for_a_changed_identity_arent_kept(tokens: ForeignTokens, redis: Redis, other: User) -> None:
     """The user's profile or endpoint changed during the check, or the user doesn't exist."""
     assert not await tokens.remember(other, DIGEST, GOOD, until=NOW + 600, grace=3600)
     assert not await redis.command("EXISTS", keys.token(other.name, DIGEST))
@@ -96,10 +95,10 @@ async def test_another_identity_drops_what_was_remembered(
     who = WHO
     if change == "no endpoint":
         await accounts.set_token_endpoint(ANN, "https://t.example/")
-        who = Principal(ANN, ME, "https://t.example/")
+        who = User(ANN, ME, token_endpoint="https://t.example/")
     for number in range(3):
         assert await tokens.remember(who, digest(number), GOOD, until=NOW + 600, grace=3600)
-    bob = Principal("bob", "https://bob.example/")
+    bob = User("bob", "https://bob.example/")
     assert await tokens.remember(bob, DIGEST, GOOD, until=NOW + 600, grace=3600)
     if change in {"me", "no me"}:
         await accounts.set_me(ANN, "https://new.example/" if change == "me" else "")

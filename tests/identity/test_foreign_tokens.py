@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.accounts.foreign import ForeignTokens, Principal, UnknownTokens, Vouched
-from microsub.accounts.store import Accounts
+from microsub.accounts.foreign import ForeignTokens, UnknownTokens, Vouched
+from microsub.accounts.store import Accounts, User
 from microsub.base.errors import Forbidden, MicrosubError, ProviderUnavailable, Unauthorized
 from microsub.base.metrics import TOKEN_CHECKS
 from microsub.configuration.model import IdentitySettings
@@ -19,7 +19,6 @@ from microsub.fetch import RequestFailure
 from microsub.identity.foreign_tokens import (
     Denied,
     ForeignTokenCheck,
-    OtherUsersToken,
     TokenVerdict,
 )
 from microsub.model.reader import Credential, Grant
@@ -49,8 +48,8 @@ class Scripted:
     def __post_init__(self) -> None:
         self.open.set()
 
-    async def ask(self, who: Principal, token: str, now: float) -> TokenVerdict:
-        assert who == Principal(ANN, ME)
+    async def ask(self, who: User, token: str, now: float) -> TokenVerdict:
+        assert (who.name, who.me) == (ANN, ME)
         self.asked += 1
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -111,7 +110,7 @@ async def test_never_longer_than_the_provider_says(world: World) -> None:
 
 async def test_a_refusal_is_remembered(world: World) -> None:
     """The provider isn't asked again about the same token."""
-    for says, error in ((Denied("no"), Unauthorized), (OtherUsersToken("https://eve.example/"), Forbidden)):
+    for says, error in ((Denied("no"), Unauthorized), (Denied(me="https://eve.example/"), Forbidden)):
         world.provider.says = says
         world.provider.asked = 0
         await world.redis.command("FLUSHDB")
@@ -312,7 +311,7 @@ async def test_logs_tell_no_secrets(world: World) -> None:
         await world.check()
         world.provider.says = DOWN
         await world.check(NOW + 600)
-        world.provider.says = OtherUsersToken("https://eve.example/")
+        world.provider.says = Denied(me="https://eve.example/")
         await world.refused(Forbidden, NOW + 700)
     assert [line["outcome"] for line in lines] == ["valid", "grace", "somebody_else"]
     text = repr(lines)

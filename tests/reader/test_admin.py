@@ -14,7 +14,7 @@ from microsub.admin import Hours, overview
 from microsub.admin.hours import HourFigures
 from microsub.base.clock import HOUR
 from microsub.base.errors import StoreUnavailable
-from microsub.configuration.facts import Change, ChangeKind, Conflict
+from microsub.configuration.facts import Change, ChangeKind, conflict_line
 from microsub.configuration.model import FeedConfig
 from microsub.feeds.condition import FeedCondition, answered
 from microsub.reader import FOLDERS
@@ -273,8 +273,8 @@ def test_lines_about_the_configuration_are_in_german() -> None:
         *("output feed ann/x", "source ann/x", "order of the channels of ann"),
     ]
     said = ["an edit", "removed it", "another content", "other settings", "another one", "nothing", "'5'"]
-    lines += [str(Conflict(what, one, "removed it", "api")) for what in whats for one in said]
-    lines += [str(Conflict(what, "'5'", one, "file")) for what in whats for one in said]
+    lines += [conflict_line(what, one, "removed it", file_wins=False) for what in whats for one in said]
+    lines += [conflict_line(what, "'5'", one, file_wins=True) for what in whats for one in said]
     lines += [f"not applied, because of a later change in an app: {line}" for line in lines[:3]]
     lines += [re.sub("{name}", "v1", line) for line in re.findall(r'"(backend\.json was (?:reset|edited) .*?)"', SYNC)]
     lines += [f"backend.json {why}, {REST}" for why in re.findall(r'"(has .*?)"', SYNC)]

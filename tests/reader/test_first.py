@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from microsub.base.errors import ConfigError
-from microsub.reader.first.pages import StarterFeed, starter_feeds
+from microsub.formats.feed_links import FeedLink
+from microsub.reader.first.pages import starter_feeds
 from microsub.server.app import create_app
 from tests.reader.conftest import ADDRESS, ReadingVisitor
 from tests.support.readers import posts
@@ -15,7 +16,7 @@ from tests.support.visitor import Visitor, begin_session
 from tests.support.world import World
 
 BLOG, NEWS = "https://blog.example/first", "https://news.example/feed"
-STARTERS = (StarterFeed("The blog", BLOG, "Of boats"), StarterFeed("The news", NEWS))
+STARTERS = (FeedLink(BLOG, "", "The blog", description="Of boats"), FeedLink(NEWS, "", "The news"))
 
 
 @pytest.fixture
@@ -65,10 +66,10 @@ async def test_users_with_follows_see_their_timeline(ann: ReadingVisitor) -> Non
 
 def test_the_admin_chooses_the_feeds(tmp_path: Path) -> None:
     """Ours are offered if the admin chooses none; an empty file offers none."""
-    assert all(one.url.startswith("https://") and one.about for one in starter_feeds())
+    assert all(one.url.startswith("https://") and one.description for one in starter_feeds())
     file = tmp_path / "feeds.toml"
     file.write_text('[[feed]]\nname = "A"\nurl = "https://a.example/feed"\n', "utf-8")
-    assert starter_feeds(file) == [StarterFeed("A", "https://a.example/feed")]
+    assert starter_feeds(file) == [FeedLink("https://a.example/feed", "", "A", description="")]
     file.write_text("", "utf-8")
     assert starter_feeds(file) == []
 

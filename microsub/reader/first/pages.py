@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.texts import N_
 from microsub.base.urls import web_address
+from microsub.formats.feed_links import FeedLink
 from microsub.identity import start_page
 from microsub.model.reader import BUILT_IN
 from microsub.reader.frame import ReaderSite
@@ -37,7 +37,7 @@ def routes(
     channels: Channels,
     following: Following,
     quotas: UserQuotas,
-    starters: Sequence[StarterFeed],
+    starters: Sequence[FeedLink],
 ) -> list[Route]:
     """The routes of this module; new users are offered the feeds `starters`."""
     offered = partial(_offered, reader, starters)
@@ -57,12 +57,12 @@ def routes(
     ]
 
 
-async def _offered(reader: ReaderSite, starters: Sequence[StarterFeed], visit: PageVisit) -> Response:
+async def _offered(reader: ReaderSite, starters: Sequence[FeedLink], visit: PageVisit) -> Response:
     await reader.user(visit)
     return await _offer(reader, starters, visit)
 
 
-async def _offer(reader: ReaderSite, starters: Sequence[StarterFeed], visit: PageVisit) -> Response:
+async def _offer(reader: ReaderSite, starters: Sequence[FeedLink], visit: PageVisit) -> Response:
     return visit.page("first.html", starters=starters, channels=await reader.links(visit))
 
 
@@ -71,7 +71,7 @@ async def _follow(
     channels: Channels,
     following: Following,
     quotas: UserQuotas,
-    starters: Sequence[StarterFeed],
+    starters: Sequence[FeedLink],
     visit: PageVisit,
 ) -> Response:
     """Follow the chosen feeds in the user's first channel, or in a new one."""
@@ -92,16 +92,7 @@ async def _follow(
 # --- feeds to start with --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StarterFeed:
-    """A feed offered to new users; `about` describes it in a few words."""
-
-    name: str
-    url: str
-    about: str = ""
-
-
-def starter_feeds(path: Path | None = None) -> Sequence[StarterFeed]:
+def starter_feeds(path: Path | None = None) -> Sequence[FeedLink]:
     """The feeds of that file, in its order; without a file, the built-in ones. Raises ConfigError."""
     file = path or OUR_STARTERS
     try:
@@ -114,10 +105,10 @@ def starter_feeds(path: Path | None = None) -> Sequence[StarterFeed]:
     return [_starter(file, number, row) for number, row in enumerate(rows)]
 
 
-def _starter(file: Path, number: int, row: Mapping[str, Any]) -> StarterFeed:
+def _starter(file: Path, number: int, row: Mapping[str, Any]) -> FeedLink:
     known = {name: str(row.get(name, "")) for name in ("name", "url", "about")}
     url = web_address(known["url"])
     if row.keys() - known.keys() or not known["name"] or url is None:
         expected = "a 'name', a web address as 'url' and perhaps 'about'"
         raise ConfigError(file=str(file), path=f"feed[{number}]", found=f"{dict(row)!s:.100}", expected=expected)
-    return StarterFeed(known["name"], url, known["about"])
+    return FeedLink(url, "", known["name"], description=known["about"])

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from microsub.accounts.credentials import LocalCredentials, Passkey
-from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
+from microsub.accounts.foreign import ForeignTokens, Vouched
 from microsub.accounts.sessions import Sessions
+from microsub.accounts.store import User
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis
@@ -41,7 +42,7 @@ async def test_a_foreign_token_is_no_finding(lived_in: LivedIn) -> None:
     assert ann
     vouched = Vouched(frozenset({"read"}), "https://app.example/", LATER)
     tokens = ForeignTokens(lived_in.redis)
-    assert await tokens.remember(Principal("ann", ann.me), "ab" * 32, vouched, until=LATER + 600, grace=3600)
+    assert await tokens.remember(User("ann", ann.me), "ab" * 32, vouched, until=LATER + 600, grace=3600)
     report = await lived_in.check(repair=True)
     assert (report.left, report.repaired) == ((), ())
     assert [token.client for token in await lived_in.accounts.tokens("ann")] != ["https://app.example/"]

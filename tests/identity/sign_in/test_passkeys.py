@@ -10,7 +10,7 @@ import pytest
 from microsub.accounts.credentials import InvitationSpent, LocalCredentials
 from microsub.accounts.store import Accounts
 from microsub.base.errors import InvalidRequest, NotImplementedHere
-from microsub.identity.passkeys import PasskeyMessage, PasskeyRefused, Passkeys, RelyingParty, relying_party
+from microsub.identity.passkeys import PasskeyMessage, PasskeyRefused, Passkeys, relying_party
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import UP, UV, Authenticator, b64, unb64
 from tests.support.one_reader import ANN, NOW
@@ -46,11 +46,11 @@ async def signed_in(passkeys: Passkeys, device: Authenticator, **lies: Any) -> s
 @pytest.mark.parametrize(
     ("base_url", "party"),
     [
-        ("https://reader.example", RelyingParty("reader.example", "https://reader.example")),
-        ("https://reader.example:8443/path", RelyingParty("reader.example", "https://reader.example:8443")),
-        ("https://Reader.example:443", RelyingParty("reader.example", "https://reader.example")),
-        ("http://localhost:8080", RelyingParty("localhost", "http://localhost:8080")),
-        ("https://bücher.example", RelyingParty("xn--bcher-kva.example", "https://xn--bcher-kva.example")),
+        ("https://reader.example", "https://reader.example"),
+        ("https://reader.example:8443/path", "https://reader.example:8443"),
+        ("https://Reader.example:443", "https://reader.example"),
+        ("http://localhost:8080", "http://localhost:8080"),
+        ("https://bücher.example", "https://xn--bcher-kva.example"),
         ("http://reader.example", None),
         ("http://127.0.0.1:8080", None),
         ("https://192.0.2.1", None),
@@ -58,7 +58,7 @@ async def signed_in(passkeys: Passkeys, device: Authenticator, **lies: Any) -> s
         (None, None),
     ],
 )
-def test_the_relying_party_is_our_host(base_url: str | None, party: RelyingParty | None) -> None:
+def test_the_relying_party_is_our_host(base_url: str | None, party: str | None) -> None:
     """The address needs https or localhost; an IP address can't have passkeys."""
     assert relying_party(base_url) == party
 
