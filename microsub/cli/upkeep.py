@@ -123,11 +123,11 @@ def pack(settings: Settings, dry_run: bool, as_json: bool) -> None:
 
     Example: microsub pack --dry-run
     """
-    from microsub.redis.migrations import PACKED, VERSION
+    from microsub.redis.migrations import FIRST, VERSION
     from microsub.server.stores import open_stores
 
     async def work() -> tuple[RepackingReport, TimelineRepacking]:
-        async with open_stores(settings, writes=False, oldest=PACKED - 1 if dry_run else VERSION) as stores:
+        async with open_stores(settings, writes=False, oldest=FIRST if dry_run else VERSION) as stores:
             posts, timelines = server.jobs.repacking(stores), server.jobs.gone_repacking(stores)
             if dry_run:
                 return await posts.foresee(), await timelines.foresee()

@@ -10,7 +10,6 @@ those of the link's host, then the oldest of every host. A post that isn't remem
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -184,8 +183,8 @@ def _agree(link: str, other: str) -> bool:
     return not link or not other or normalise_url(link) == normalise_url(other)
 
 
-_HEX, _BASE64 = 64, 22
-"""Characters of an identity as posts say it themselves, and as layouts 12 to 15 stored it."""
+_HEX = 64
+"""Characters of an identity as posts say it themselves, and as layout 8 stored it."""
 _MONTH_BITS, _DIGEST_BITS = 8, 44
 """Parts of a score, which is an integer of 52 bits: beyond, the engine would keep it as text."""
 _MONTH = 30 * 86400
@@ -197,14 +196,12 @@ def short(identity: str) -> str:
     """A common identity as items store it: the first 64 bits of its digest, in 11 characters; others are unchanged."""
     if len(identity) == _HEX:
         return base64url(bytes.fromhex(identity)[:8])
-    if len(identity) == _BASE64:
-        return base64url(base64.urlsafe_b64decode(f"{identity}==")[:8])
     return identity
 
 
 def is_former(identity: str) -> bool:
-    """Whether an item stores an identity as up to layout 15: there may be a set named by it."""
-    return len(identity) in {_HEX, _BASE64}
+    """Whether an item stores an identity as layout 8 did: there may be a set named by it."""
+    return len(identity) == _HEX
 
 
 def _key(post: PostOfFeed) -> str:
@@ -232,7 +229,7 @@ async def register(
 ) -> None:
     """Run commands, and register posts (common identity, post) among their duplicates. Idempotent.
 
-    One round trip, unless there are sets of up to layout 15, whose members move, or posts that were registered too
+    One round trip, unless there are sets of layout 8, whose members move, or posts that were registered too
     long ago, which are forgotten.
     """
     buckets = [Scores(redis, key) for key in dict.fromkeys(_key(post) for _, post in posts)]
@@ -246,9 +243,9 @@ async def register(
 
 
 async def renew(redis: Redis, identities: Iterable[str], now: float) -> None:
-    """Move the duplicates of these identities from their sets of up to layout 15. Idempotent.
+    """Move the duplicates of these identities from their sets of layout 8. Idempotent.
 
-    Look-ups for an identity that an item stores as up to layout 15 ask these sets too, so it may be interrupted.
+    Look-ups for an identity that an item stores as layout 8 did ask these sets too, so it may be interrupted.
     """
     former = {key: identity for identity in identities for key in _former(identity)}
     replies = await together(*(Members(redis, key).all() for key in former))
@@ -284,10 +281,7 @@ def _forgetting(redis: Redis, identity: str, posts: Sequence[PostOfFeed]) -> lis
 
 
 def _former(identity: str) -> list[str]:
-    """The keys of an identity's sets of up to layout 15, and of up to layout 11."""
-    if len(identity) == _HEX:
-        half = base64url(bytes.fromhex(identity)[:16])
-        return [keys.former_duplicates(half), keys.former_duplicates(identity)]
+    """The key of an identity's set of layout 8."""
     return [keys.former_duplicates(identity)] if is_former(identity) else []
 
 

@@ -1,7 +1,7 @@
 """Packing of the posts that an earlier version stored, by and by, while they are read and edited.
 
-Up to layout 8 their JSON was plain, up to layout 15 they stored a longer digest that they share with duplicates, in a
-set of its own, and up to layout 13 fields that are the same as others (`thin`; up to layout 15 the author).
+In layout 8 their JSON was plain, they stored a longer digest that they share with duplicates, in a set of its own, and
+fields that are the same as others (`thin`).
 Ids are visited in order, and the next one is kept in Redis, so that a process that takes over goes on there. Each post
 is packed only if its JSON is still the one that was read: an edit in between is packed already. Repeating it changes
 nothing.

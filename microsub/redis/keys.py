@@ -70,12 +70,12 @@ articles = key("meta:articles")
 """
 
 packing = key("meta:packing")
-"""String: the next item id to be packed. Permanent while there are posts of layout 13 or earlier.
+"""String: the next item id to be packed. Permanent while there are posts of layout 8.
 `posts.repacking`.
 """
 
 packing_timelines = key("meta:packing:timelines")
-"""String: 1. Permanent while there may be timelines of layout 14 or earlier. `timelines.repacking`."""
+"""String: 1. Permanent while there may be timelines of layout 8. `timelines.repacking`."""
 
 push_key = key("meta:webpush")
 """String: the private key that identifies this server to push services (RFC 8292). Permanent. `webpush.devices`."""
@@ -83,7 +83,7 @@ push_key = key("meta:webpush")
 lease = key_of("lease:<what>")
 """String: token of the process that holds the lease on `migration`, `config` (applying backend.json), `saving:<feed>`,
 `copy:<SHA-256 of a URL>` (fetching that URL) or `foreign:<user>:<digest>` (asking the provider about that token),
-`packing` (posts of layout 8), `packing timelines` (of layout 12), or of the process that did `upkeep:<part>` last.
+`packing` or `packing timelines` (of layout 8), or of the process that did `upkeep:<part>` last.
 Lifetime: the lease. `redis.lease`.
 """
 
@@ -200,7 +200,7 @@ which the post was last registered. Lifetime: 400 days after the last write; mem
 """
 
 former_duplicates = key_of("twins:<identity>")
-"""Set, up to layout 15: `<item id> <feed id> <host> <link host>` of items with the same normalised guid and link, whose
+"""Set, of layout 8: `<item id> <feed id> <host> <link host>` of items with the same normalised guid and link, whose
 digest names it. Lifetime: 400 days; upkeep moves the members. `posts.duplicates`.
 """
 
@@ -417,12 +417,12 @@ posts = key_of_two("user:{<name>}:zchannel:<uid>:posts")
 
 unread = key_of_two("user:{<name>}:zchannel:<uid>:unread")
 """Set: ids of the unread items of `posts`: whole numbers, which the engine keeps in four bytes each, as in `gone`. In
-data of layout 12 a sorted set, until upkeep has visited the channel. Permanent, as `posts`. `timelines.read_state`.
+data of layout 8 a sorted set, until upkeep has visited the channel. Permanent, as `posts`. `timelines.read_state`.
 """
 
 read = key_of_two("user:{<name>}:channel:<uid>:read")
 """Hash: 0 to 15 → when the read items of `posts` whose ids have that rest modulo 16 were read: for each, the id in five
-bytes and the Unix time in four, little-endian. In data of layout 14 a sorted set, until upkeep has visited the channel.
+bytes and the Unix time in four, little-endian. In data of layout 8 a sorted set, until upkeep has visited the channel.
 Permanent, as `posts`. `redis.readings`, `timelines.read_state`, `timelines.retention`.
 """
 
@@ -432,17 +432,17 @@ after a page of unread items was read, and kept up to date by every change. Life
 """
 
 unread_packing = key_of_two("user:{<name>}:zchannel:<uid>:unread:packing")
-"""Set: the part of `unread` of layout 12 that upkeep has copied so far; a change of `unread` deletes it. Lifetime: an
+"""Set: the part of `unread` of layout 8 that upkeep has copied so far; a change of `unread` deletes it. Lifetime: an
 hour after the last step. `timelines.repacking`.
 """
 
 read_packing = key_of_two("user:{<name>}:channel:<uid>:read:packing")
-"""Hash: the same for `read` of layout 14; `count` is the number of items. Lifetime: an hour after the last step.
+"""Hash: the same for `read` of layout 8; `count` is the number of items. Lifetime: an hour after the last step.
 `timelines.repacking`.
 """
 
 hidden_read_packing = key_of_two("user:{<name>}:zchannel:<uid>:hidden-read:packing")
-"""Hash: the same for `hidden_read` of layout 14. Lifetime: an hour after the last step. `timelines.repacking`."""
+"""Hash: the same for `hidden_read` of layout 8. Lifetime: an hour after the last step. `timelines.repacking`."""
 
 hidden = key_of_two("user:{<name>}:zchannel:<uid>:hidden")
 """Sorted set: muted item id by published time. Permanent, as `posts`. `timelines.rules`."""
@@ -462,7 +462,7 @@ return. Read whenever items are added. `timelines.gone`, `timelines.remove`.
 """
 
 gone_before = key_of_two("user:{<name>}:channel:<uid>:gone:before")
-"""Sorted set: the rest of `gone` of layout 9, id by time of leaving in whole seconds plus reason/16. Permanent until
+"""Sorted set: the rest of `gone` of layout 8, id by time of leaving in whole seconds plus reason/16. Permanent until
 all of it is in `gone`. `timelines.repacking`.
 """
 

@@ -18,32 +18,10 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
 VERSION = 16
-"""The data layout of this version. Version 0.1.0 had 8; earlier ones were never released."""
+"""The data layout of this version."""
 
-PACKED = 9
-"""From this layout on, posts are packed (`posts.packing`), with dictionary 1."""
-
-COMPACT_GONE = 10
-"""From this layout on, the ids that left a channel are a set of whole numbers."""
-
-ARRIVALS_ON_DEMAND = 11
-"""From this layout on, the order of arrival is kept only for users who need it."""
-
-SHORT_DIGESTS = 12
-"""From this layout on, posts store half of the digest that they share with duplicates."""
-
-COMPACT_UNREAD = 13
-"""From this layout on, the unread items of a channel are a set of ids without their times."""
-
-THIN_POSTS = 14
-"""From this layout on, a link that is the guid, and times that are that of discovery, aren't stored again."""
-
-COMPACT_READINGS = 15
-"""From this layout on, the times at which items were read are a hash of a few pieces."""
-
-DUPLICATES_BY_HOST = 16
-"""From this layout on, duplicates are in one sorted set for each host of links, and an author that is the site of the
-guid isn't stored again."""
+FIRST = 8
+"""The first layout of a release. None of layouts 9 to 15 was in one."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
@@ -56,13 +34,12 @@ _JOB = "migration"
 _LAYOUT = re.compile(rb"[1-9]\d{0,8}")
 
 
-async def _pack_posts(redis: Redis) -> None:
-    """Note that there may be plain posts, which upkeep packs. They can be read as they are."""
+async def _make_compact(redis: Redis) -> None:
+    """Let upkeep pack posts and timelines; scripts use them as they are until then.
+
+    Only the sorted sets of ids that left channels get another name, since they and the new sets are used side by side.
+    """
     await redis.command("SET", keys.packing(), 1, "NX")
-
-
-async def _put_gone_aside(redis: Redis) -> None:
-    """Give each channel's sorted set of ids that left it another name; upkeep moves them into the new set."""
     await redis.command("SET", keys.packing_timelines(), 1, "NX")
     for users in batches(texts(await redis.command("SMEMBERS", keys.users())), 200):
         lists = [(user, key(user)) for user in users for key in (keys.channels, keys.removed_channels)]
@@ -74,45 +51,11 @@ async def _put_gone_aside(redis: Redis) -> None:
             await redis.pipeline([("RENAMENX", keys.gone(*place), keys.gone_before(*place)) for place in old])
 
 
-async def _look_for_orders(redis: Redis) -> None:
-    """Note that there may be orders of arrival that nothing needs, which upkeep deletes."""
-    await redis.command("SET", keys.packing_timelines(), 1, "NX")
+STEPS: Mapping[int, tuple[int, Step]] = {FIRST: (VERSION, _make_compact)}
+"""From each layout of a release, the next one, and the step to it."""
 
 
-async def _shorten_digests(redis: Redis) -> None:
-    """Let upkeep visit all posts from the first one on; those that are packed already stay as they are."""
-    await redis.command("SET", keys.packing(), 1)
-
-
-async def _thin_posts(redis: Redis) -> None:
-    """Let upkeep visit all posts from the first one on. They can be read as they are."""
-    await redis.command("SET", keys.packing(), 1)
-
-
-async def _look_for_unread(redis: Redis) -> None:
-    """Note that there may be sorted sets of unread items, which upkeep packs. Scripts use them as they are."""
-    await redis.command("SET", keys.packing_timelines(), 1, "NX")
-
-
-async def _look_for_readings(redis: Redis) -> None:
-    """Note that there may be sorted sets of times of reading, which upkeep packs. Scripts use them as they are."""
-    await redis.command("SET", keys.packing_timelines(), 1, "NX")
-
-
-STEPS: Mapping[int, Step] = {
-    PACKED: _pack_posts,
-    COMPACT_GONE: _put_gone_aside,
-    ARRIVALS_ON_DEMAND: _look_for_orders,
-    SHORT_DIGESTS: _shorten_digests,
-    COMPACT_UNREAD: _look_for_unread,
-    THIN_POSTS: _thin_posts,
-    COMPACT_READINGS: _look_for_readings,
-    DUPLICATES_BY_HOST: _thin_posts,
-}
-"""Version → the step from the previous version to it; from layout 8 on, every released layout has one."""
-
-
-async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, Step] = STEPS) -> int:
+async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, tuple[int, Step]] = STEPS) -> int:
     """Bring the data to `version` and return the version that it had (0 for an empty database).
 
     Any number of processes may call this at once: one migrates, the others wait for it. Raises SchemaMismatch if the
@@ -159,22 +102,26 @@ async def schema_version(redis: Redis) -> int:
     return int(found)
 
 
-async def _next_step(redis: Redis, steps: Mapping[int, Step], version: int) -> None:
+async def _next_step(redis: Redis, steps: Mapping[int, tuple[int, Step]], version: int) -> None:
     """Run one step, unless another process has done the last one in the meantime."""
     current = await schema_version(redis)
     if current < version:
-        await steps[current + 1](redis)
-        await redis.command("SET", keys.schema(), current + 1)
+        following, step = steps[current]
+        await step(redis)
+        await redis.command("SET", keys.schema(), following)
 
 
-def require_layout(found: int, version: int = VERSION, steps: Mapping[int, Step] = STEPS) -> None:
+def require_layout(found: int, version: int = VERSION, steps: Mapping[int, tuple[int, Step]] = STEPS) -> None:
     """Raise SchemaMismatch unless data of the layout `found`, 0 for none, can be brought to `version`."""
     if found > version:
         raise SchemaMismatch(
             f"the data has layout {found}, but this version supports layouts up to {version}: upgrade the software"
         )
-    if found and any(step not in steps for step in range(found + 1, version + 1)):
+    at = found
+    while 0 < at < version and at in steps:
+        at, _ = steps[at]
+    if 0 < at < version:
         raise SchemaMismatch(
-            f"the data has layout {found}, of a version before 0.1.0, and can't be migrated to layout {version}: "
-            "use the version that wrote it, or start with empty data"
+            f"the data has layout {found}, of a version that was never released, and can't be migrated to layout "
+            f"{version}: use the version that wrote it, or start with empty data"
         )

@@ -42,7 +42,7 @@ def absence(number: bytes) -> Absence:
 
 
 def old_reason(score: float) -> Reason:
-    """The reason in a score of layout 9: whole seconds, plus reason/16."""
+    """The reason in a score of layout 8: whole seconds, plus reason/16."""
     return Reason(round(score % 1 * 16))
 
 
@@ -54,7 +54,7 @@ def ids_in(numbers: Iterable[bytes]) -> list[str]:
 
 async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Absence]]:
     """The remembered ids that left a channel, in batches, possibly with repetitions."""
-    # The rest of layout 9 first: what moves from there meanwhile is found in the set then.
+    # The rest of layout 8 first: what moves from there meanwhile is found in the set then.
     async for flat in scanned(redis, "ZSCAN", keys.gone_before(user, uid)):
         yield [Absence(text(item), old_reason(float(at))) for item, at in zip(flat[::2], flat[1::2], strict=True)]
     async for numbers in scanned(redis, "SSCAN", keys.gone(user, uid)):

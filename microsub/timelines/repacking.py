@@ -1,10 +1,10 @@
 """Making the timelines of an earlier version compact, by and by, while they are read.
 
-The ids that had left a channel move into the compact form in small batches. The step to layout 10 has put each
-channel's sorted set aside, and scripts ask both, so a channel can wait for as long as it takes. Up to layout 10 the
-order of arrival was kept for everybody; those that nothing needs are deleted. Up to layout 12 the unread items of a
-channel were a sorted set, and up to layout 14 the times at which items were read. Scripts use them as they are, while
-the compact form grows beside them in small steps; it begins again when the channel changes, and replaces them at last.
+In layout 8, the ids that had left a channel were a sorted set, as were its unread items, and the times at which items
+were read; the order of arrival was kept for everybody. The migration has put each set of ids that left aside, and they
+move into the compact form in small batches: scripts ask both, so a channel can wait for as long as it takes. They use
+the other sets as they are, while the compact form grows beside them in small steps; it begins again when the channel
+changes, and replaces them at last. Orders of arrival that nothing needs are deleted.
 A process that takes over goes on with the rest. Repeating it changes nothing.
 """
 

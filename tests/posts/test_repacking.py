@@ -18,7 +18,7 @@ from microsub.posts.packing import packed
 from microsub.posts.repacking import Repacking
 from microsub.redis import keys
 from microsub.redis.lease import leased
-from microsub.redis.migrations import PACKED, migrate
+from microsub.redis.migrations import FIRST, migrate
 from microsub.redis.protocol import Redis
 from tests.conftest import fake_redis
 from tests.support import examples
@@ -47,7 +47,7 @@ async def of_layout_8(redis: Redis, names: Sequence[str] = NAMES) -> dict[str, s
     ids = {name: item.id for name, item in zip(names, stored, strict=True)}
     for data, item_id in zip(await Items(redis).data(list(ids.values())), ids.values(), strict=True):
         await redis.command("HSET", keys.item(item_id), "Data", data)
-    await redis.command("SET", keys.schema(), PACKED - 1)
+    await redis.command("SET", keys.schema(), FIRST)
     await migrate(redis)
     return ids
 

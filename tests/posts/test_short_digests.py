@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from microsub.posts.ingest import PostWriter
 from microsub.posts.items import Items
 from microsub.posts.repacking import Repacking
 from microsub.redis import keys
-from microsub.redis.migrations import migrate
+from microsub.redis.migrations import FIRST, migrate
 from microsub.redis.protocol import Command, Redis
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
@@ -48,37 +47,26 @@ async def store(redis: Redis, url: str, now: float = NOON) -> dict[str, str]:
     return {name: item.decode() for name, item in zip(NAMES, found, strict=True)}
 
 
-def half(name: str) -> str:
-    """The digest as layouts 12 to 15 had it."""
-    return base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest()[:16]).decode().rstrip("=")
-
-
-SHARED = {11: shared, 15: half}
-LAYOUTS = pytest.mark.parametrize("layout", SHARED)
-
-
-async def of_layout(layout: int, redis: Redis, urls: tuple[str, ...] = FEEDS[:2]) -> list[dict[str, str]]:
-    """Posts in several feeds as that layout has them, after the migration."""
+async def of_layout_8(redis: Redis, urls: tuple[str, ...] = FEEDS[:2]) -> list[dict[str, str]]:
+    """Posts in several feeds as layout 8 has them, after the migration."""
     made = [await store(redis, url) for url in urls]
     members = await redis.command("ZRANGE", SET, 0, -1)
     posts = {one.item: one for one in (PostOfFeed.read(member, "blog.example") for member in members)}
     await redis.command("DEL", SET)
     for name in NAMES:
-        key = keys.former_duplicates(SHARED[layout](name))
+        key = keys.former_duplicates(shared(name))
         for ids in made:
             await redis.command("SADD", key, posts[ids[name]].former_member())
-            await redis.command("HSET", keys.item(ids[name]), "twin", SHARED[layout](name))
+            await redis.command("HSET", keys.item(ids[name]), "twin", shared(name))
         await redis.command("EXPIRE", key, 1000)
-    await redis.command("SET", keys.schema(), layout)
+    await redis.command("SET", keys.schema(), FIRST)
     await migrate(redis)
     return made
 
 
 async def sets(redis: Redis) -> int:
-    """Number of sets of earlier layouts."""
-    return int(
-        await redis.command("EXISTS", *(keys.former_duplicates(of(name)) for of in SHARED.values() for name in NAMES))
-    )
+    """Number of sets of layout 8."""
+    return int(await redis.command("EXISTS", *(keys.former_duplicates(shared(name)) for name in NAMES)))
 
 
 async def known(redis: Redis, made: list[dict[str, str]]) -> list[list[str]]:
@@ -92,10 +80,9 @@ def others(made: list[dict[str, str]]) -> list[list[str]]:
     return [[ids[name] for ids in made if ids is not mine] for mine in made for name in mine]
 
 
-@LAYOUTS
-async def test_copies_of_earlier_data_know_each_other_before_and_after(redis, layout):
+async def test_copies_of_earlier_data_know_each_other_before_and_after(redis):
     """A dry run says how many there are, and about what is freed. Then there is nothing to do."""
-    made = await of_layout(layout, redis)
+    made = await of_layout_8(redis)
     assert await known(redis, made) == others(made)
     foreseen = await repacking(redis).foresee()
     assert await sets(redis) == 3
@@ -110,33 +97,30 @@ async def test_copies_of_earlier_data_know_each_other_before_and_after(redis, la
     assert (await repacking(redis).run()).shortened == (await repacking(redis).foresee()).shortened == 0
 
 
-@LAYOUTS
-async def test_a_new_copy_knows_those_of_earlier_data(redis, layout):
+async def test_a_new_copy_knows_those_of_earlier_data(redis):
     """Before upkeep has come to them."""
-    made = await of_layout(layout, redis)
+    made = await of_layout_8(redis)
     made.append(await store(redis, FEEDS[2]))
     assert await known(redis, made) == others(made)
     await repacking(redis).run()
     assert await known(redis, made) == others(made)
 
 
-@LAYOUTS
-async def test_a_post_that_its_feed_still_lists_is_registered_once(redis, layout):
+async def test_a_post_that_its_feed_still_lists_is_registered_once(redis):
     """The next reading of the feed shortens its digest, too; the set has each post once."""
-    made = await of_layout(layout, redis)
+    made = await of_layout_8(redis)
     await store(redis, FEEDS[0], NOON + 40 * 86400)
     assert await known(redis, made) == others(made)
     assert await redis.command("ZCARD", SET) == 6
     assert await sets(redis) == 0
 
 
-@pytest.mark.parametrize("layout", SHARED)
-async def test_killed_anywhere_copies_still_know_each_other(real_redis: Redis, layout: int) -> None:
+async def test_killed_anywhere_copies_still_know_each_other(real_redis: Redis) -> None:
     """The packing, killed after any round trip and repeated."""
     redis, made = Killing(real_redis), list[list[dict[str, str]]]()
 
     async def begin() -> None:
-        made.append(await of_layout(layout, redis))
+        made.append(await of_layout_8(redis))
 
     async def again() -> None:
         assert await known(redis, made[-1]) == others(made[-1])
@@ -150,11 +134,10 @@ async def test_killed_anywhere_copies_still_know_each_other(real_redis: Redis, l
     assert await killed_anywhere(redis, begin, repacking(redis).run, state, again) > 5
 
 
-@LAYOUTS
 @pytest.mark.parametrize("after", range(1, 6))
-async def test_copies_that_move_during_a_look_up_are_found(redis, layout, after):
+async def test_copies_that_move_during_a_look_up_are_found(redis, after):
     """Redis may run the commands of others between those of a pipeline; on a cluster, they are on several masters."""
-    made = await of_layout(layout, redis)
+    made = await of_layout_8(redis)
     slow = MovesBetween(redis, after)
     items = await Items(slow).timeline_items([made[0]["one"], made[0]["two"]])
     assert [[other.item for other in item.duplicates] for item in items] == [[made[1]["one"]], [made[1]["two"]]]
@@ -176,16 +159,13 @@ class MovesBetween(Wrapped):
         return [*first, *(await super().pipeline(commands[self._after :]))]
 
 
-@LAYOUTS
-async def test_a_deleted_post_leaves_both_sets(redis, layout):
+async def test_a_deleted_post_leaves_both_sets(redis):
     """Of that layout and of this one."""
-    made = await of_layout(layout, redis)
+    made = await of_layout_8(redis)
     post = PostOfFeed(made[0]["one"], "1", "blog.example", "blog.example")
-    assert post.former_member().encode() in await redis.command(
-        "SMEMBERS", keys.former_duplicates(SHARED[layout]("one"))
-    )
+    assert post.former_member().encode() in await redis.command("SMEMBERS", keys.former_duplicates(shared("one")))
     await duplicates.register(redis, [(duplicates.short(shared("one")), post)], NOON)
-    await redis.pipeline(duplicates.unregister(redis, SHARED[layout]("one"), post))
+    await redis.pipeline(duplicates.unregister(redis, shared("one"), post))
     assert (await Items(redis).timeline_items([made[1]["one"]]))[0].duplicates == ()
 
 
@@ -194,5 +174,5 @@ def test_a_digest_keeps_64_bits() -> None:
     digests = {duplicates.short(shared(str(number))) for number in range(1000)}
     assert len(digests) == 1000
     assert {len(one) for one in digests} == {11}
-    assert duplicates.short(half("a")) == duplicates.short(shared("a")) == duplicates.short(duplicates.short(half("a")))
+    assert duplicates.short(shared("a")) == duplicates.short(duplicates.short(shared("a")))
     assert duplicates.short("a") == "a"

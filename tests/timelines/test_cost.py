@@ -84,7 +84,7 @@ async def test_reading_everything_costs_what_is_unread(real_redis: Redis) -> Non
     await calls(real_redis)
     assert await world.timelines.mark_all_read(ANN, "global", NOW) == 300 * 10 + 10
     found = await calls(real_redis)
-    # Of each channel, whether it has unread and hidden items, and whether ids of layout 9 are left.
+    # Of each channel, whether it has unread and hidden items, and whether ids of layout 8 are left.
     for name, most in (("evalsha", 310), ("exists", 910), ("zadd", 310), ("zrem", 310), ("zrevrange", 310)):
         assert found.get(name, 0) <= most, name
     assert await left(real_redis, uids, keys.unread) == 0

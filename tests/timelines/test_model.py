@@ -394,7 +394,7 @@ class Machine(History):
 
     @rule(uid=st.sampled_from(ALL), some=st.sets(ids))
     def had_left_before_the_migration(self, uid: str, some: set[str]) -> None:
-        """Ids that left are in the form of layout 9 again, as if an upgrade hadn't come to them yet."""
+        """Ids that left are in the form of layout 8 again, as if an upgrade hadn't come to them yet."""
         old = [one for one in self.run(self.left(uid)) if one.id in some]
         for one in old:
             self.run(self.redis.command("SREM", keys.gone(ANN, uid), 16 * int(one.id) + one.reason))
@@ -408,7 +408,7 @@ class Machine(History):
 
     @rule(uid=st.sampled_from(ALL))
     def was_unread_before_the_migration(self, uid: str) -> None:
-        """The unread items are in the form of layout 12 again."""
+        """The unread items are in the form of layout 8 again."""
         self.run(unread_of_layout_12(self.redis, ANN, uid))
 
     @rule(uid=st.sampled_from(ALL), most=st.sampled_from([1, 2, 100]))
@@ -423,7 +423,7 @@ class Machine(History):
 
     @rule(uid=st.sampled_from(ALL))
     def were_read_before_the_migration(self, uid: str) -> None:
-        """The times of reading are in the form of layout 14 again."""
+        """The times of reading are in the form of layout 8 again."""
         self.run(readings_of_layout_14(self.redis, ANN, uid))
 
     @rule(uid=st.sampled_from(ALL), most=st.sampled_from([1, 2, 100]))

@@ -6,7 +6,7 @@ import pytest
 
 from microsub.model.reader import Reason
 from microsub.redis import keys
-from microsub.redis.migrations import COMPACT_READINGS, VERSION, migrate, schema_version
+from microsub.redis.migrations import FIRST, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
 from microsub.redis.readings import reading_times
 from microsub.timelines.gone import absences
@@ -64,7 +64,7 @@ async def of_layout_14(world: OneReader) -> None:
     await fill(world, "home", MANY)
     await fill(world, "work", 5)
     assert await world.redis.command("TYPE", keys.read(ANN, "home")) == b"zset"
-    await world.redis.command("SET", keys.schema(), COMPACT_READINGS - 1)
+    await world.redis.command("SET", keys.schema(), FIRST)
     await migrate(world.redis)
 
 
@@ -96,7 +96,7 @@ async def test_killed_anywhere_no_time_changes(real_redis: Redis) -> None:
     async def begin() -> None:
         await world.begin()
         await of_layout_14(world)
-        await redis.command("SET", keys.schema(), COMPACT_READINGS - 1)
+        await redis.command("SET", keys.schema(), FIRST)
 
     async def upgrade() -> None:
         await migrate(redis)

@@ -14,7 +14,7 @@ import pytest
 from microsub.base.errors import StoreFull
 from microsub.model.reader import Cursor, PageQuery, View
 from microsub.redis import keys
-from microsub.redis.migrations import COMPACT_UNREAD, VERSION, migrate, schema_version
+from microsub.redis.migrations import FIRST, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
 from microsub.redis.readings import reading_times
 from microsub.redis.scripts import load
@@ -73,7 +73,7 @@ async def of_layout_12(world: OneReader) -> dict[str, tuple[int, dict[str, bool]
     for uid in ("home", "work"):
         await unread_of_layout_12(world.redis, ANN, uid)
         assert await world.redis.command("TYPE", keys.unread(ANN, uid)) == b"zset"
-    await world.redis.command("SET", keys.schema(), COMPACT_UNREAD - 1)
+    await world.redis.command("SET", keys.schema(), FIRST)
     await migrate(world.redis)
     return before
 
@@ -111,12 +111,12 @@ async def test_items_are_added_and_marked_before_they_are_packed(world: OneReade
 
 
 async def of_both(world: OneReader) -> None:
-    """A channel of layouts 12 and 14, with more items than are packed in a step."""
+    """A channel of layout 8, with more items than are packed in a step."""
     await fill(world.redis, "home", MANY, range(1, MANY, 2))
     await fill(world.redis, "work", 5, (2, 3))
     for uid in ("home", "work"):
         await unread_of_layout_12(world.redis, ANN, uid)
-    await world.redis.command("SET", keys.schema(), COMPACT_UNREAD - 1)
+    await world.redis.command("SET", keys.schema(), FIRST)
     await migrate(world.redis)
 
 
@@ -172,7 +172,7 @@ async def test_killed_anywhere_nothing_changes_its_state(real_redis: Redis) -> N
     async def begin() -> None:
         await world.begin()
         before.append(await of_layout_12(world))
-        await redis.command("SET", keys.schema(), COMPACT_UNREAD - 1)
+        await redis.command("SET", keys.schema(), FIRST)
 
     async def upgrade() -> None:
         await migrate(redis)
@@ -479,7 +479,7 @@ async def test_marking_many_items_in_all_channels(world: OneReader, layout: int)
 
 
 async def test_unread_items_are_read_while_the_store_is_full(world: OneReader) -> None:
-    """As sets and as those of layout 12: their list, a channel's counts and the check of the store."""
+    """As sets and as those of layout 8: their list, a channel's counts and the check of the store."""
     redis = world.redis
     for uid in ("home", "work"):
         await fill(redis, uid, 9, range(1, 9, 2))

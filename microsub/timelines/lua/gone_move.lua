@@ -1,4 +1,4 @@
--- Moves ids from the sorted set of those that had left a channel, as layout 9 has it, to the set of later ones.
+-- Moves ids from the sorted set of those that had left a channel, as layout 8 has it, to the set of later ones.
 --
 -- Atomic: scripts ask both, so an id is always in one of them. Repeating it changes nothing.
 --

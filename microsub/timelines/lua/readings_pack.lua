@@ -1,4 +1,4 @@
--- Turns the sorted set of when a channel's items were read, as layout 14 has it, into the hash of later ones, step by step.
+-- Turns the sorted set of when a channel's items were read, as layout 8 has it, into the hash of later ones, step by step.
 --
 -- Atomic: every script finds all of them in the sorted set, until the last step replaces it. The hash grows beside it; a
 -- change of the sorted set deletes that (reading_changes.lua). Its field `count` says how far this is.

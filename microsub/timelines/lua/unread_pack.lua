@@ -1,4 +1,4 @@
--- Turns the sorted set of a channel's unread items, as layout 12 has it, into the set of later ones, step by step.
+-- Turns the sorted set of a channel's unread items, as layout 8 has it, into the set of later ones, step by step.
 --
 -- Atomic: every script finds all unread items in the sorted set, until the last step replaces it. The new set grows beside
 -- it; a change of the sorted set deletes that (unread_changes.lua), so its size says how far this is.

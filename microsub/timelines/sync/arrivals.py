@@ -321,7 +321,7 @@ async def unread_in(redis: Redis, user: str, uids: Sequence[str]) -> dict[str, l
 async def _whole(redis: Redis, user: str, uid: str) -> list[str]:
     try:
         return _words(await redis.command("SMEMBERS", keys.unread(user, uid)))
-    except Refusal:  # a sorted set of layout 12
+    except Refusal:  # a sorted set of layout 8
         return (await unread_ids(redis, [(user, uid)]))[0]
 
 
@@ -389,7 +389,7 @@ async def _unread_among(redis: Redis, user: str, uids: Sequence[str], ids: Seque
     parts = [(at, some) for at in range(len(uids)) for some in batches(ids)]
     try:
         replies = await redis.pipeline([("SMISMEMBER", keys.unread(user, uids[at]), *some) for at, some in parts])
-    except Refusal:  # a sorted set of layout 12; for sets, the script takes ten times as long
+    except Refusal:  # a sorted set of layout 8; for sets, the script takes ten times as long
         calls = [load("unread_among")(user, uids[at], ids=some) for at, some in parts]
         replies = [map(int, states.decode()) for states in await redis.scripts(calls)]
     found: list[list[str]] = [[] for _ in uids]

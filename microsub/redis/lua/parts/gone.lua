@@ -1,7 +1,7 @@
 -- The ids that left a channel, each with the reason; by channel, as `sets.gone`. Needs the part reasons.
 --
 -- `gone` is a set of whole numbers, for which the engine needs four bytes each, or eight: 16 times an item's id, plus the
--- reason. The rest of a sorted set of layout 9, with times in whole seconds plus reason/16, is in `gone:before` until
+-- reason. The rest of a sorted set of layout 8, with times in whole seconds plus reason/16, is in `gone:before` until
 -- timelines/repacking.py has moved it.
 local old = {}
 

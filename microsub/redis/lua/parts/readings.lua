@@ -1,6 +1,6 @@
 -- When the items of a channel were read: a hash of 16 pieces, in which the piece of an item is its id modulo 16. A piece
 -- has nine bytes for each item: five for the id, and four for the Unix time in whole seconds, little-endian. A sorted set
--- needs 78. Data of layout 14 has one, until timelines/repacking.py has visited the channel: there the command for hashes
+-- needs 78. Data of layout 8 has one, until timelines/repacking.py has visited the channel: there the command for hashes
 -- fails, and the other one is sent. These functions only read; those that write are in reading_changes.lua.
 local PIECES, RECORD, LATEST = 16, 9, 4294967295
 

@@ -1,5 +1,5 @@
 -- The unread items of a channel: a set of ids, which are whole numbers, so that the engine needs four bytes for each, or
--- eight. Their times are those of `posts`. Data of layout 12 has a sorted set with these times, until
+-- eight. Their times are those of `posts`. Data of layout 8 has a sorted set with these times, until
 -- timelines/repacking.py has visited the channel: there the command for sets fails, and the other one is sent. These
 -- functions only read, so that scripts with them count as reads; those that write are in unread_changes.lua.
 local function count_unread(key)
