@@ -21,6 +21,7 @@ from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.feeds import Feeds, Schedule
 from microsub.model.reader import ChannelKey, Subscription
 from microsub.redis.protocol import Redis
+from microsub.redis.scripts import batches
 from microsub.timelines import UNDER_WAY, Channels, Following, SignedFeeds, unsubscribe
 from microsub.work import calendar_of
 
@@ -67,7 +68,7 @@ class FollowRepair:
             await self.signed.prune(user.name, now)
         truth = await self._truth(users)
         missing = surplus = 0
-        for batch in _batches([*{*truth, *await self.feeds.all_ids()}]):
+        for batch in batches([*{*truth, *await self.feeds.all_ids()}], _AT_ONCE):
             found = await self._bring_together(batch, truth, now)
             missing, surplus = missing + found[0], surplus + found[1]
         ahead = await self.schedule.set_right(now)
@@ -88,7 +89,7 @@ class FollowRepair:
         await self._finish_moves(user, now)
         truth = await self._truth([user])
         missing = surplus = 0
-        for batch in _batches([*truth]):
+        for batch in batches([*truth], _AT_ONCE):
             found = await self._bring_together(batch, truth, now, name)
             missing, surplus = missing + found[0], surplus + found[1]
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now))
@@ -153,7 +154,7 @@ class FollowRepair:
     async def _drop_all(self, user: User, now: float) -> int:
         """Remove a disabled user from all followers: a follow in progress may have been added after the removal."""
         surplus = 0
-        for batch in _batches([*await self._truth([user])]):
+        for batch in batches([*await self._truth([user])], _AT_ONCE):
             surplus += (await self._bring_together(batch, {}, now, user.name))[1]
         return surplus
 
@@ -183,7 +184,7 @@ class FollowRepair:
 
     async def _schedule_again(self, truth: Iterable[str], now: float) -> int:
         count = 0
-        for batch in _batches([*truth]):
+        for batch in batches([*truth], _AT_ONCE):
             records = [one for one in (await self.feeds.get_many(batch)).values() if not one.gone]
             held = await self.schedule.holds([(one.id, one.poll_host) for one in records])
             for record, is_held in zip(records, held, strict=True):
@@ -191,8 +192,3 @@ class FollowRepair:
                     await self.schedule.add(record.id, record.poll_host, record.due(now))
                     count += 1
         return count
-
-
-def _batches(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    for start in range(0, len(ids), _AT_ONCE):
-        yield ids[start : start + _AT_ONCE]

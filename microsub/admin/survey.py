@@ -67,8 +67,8 @@ class FollowedFeed:
 async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
     """All followed feeds with an address on the web, by id."""
     ids = await feeds.all_ids()
-    for start in range(0, len(ids), _BATCH):
-        for feed in await followed_among(feeds, ids[start : start + _BATCH]):
+    for some in batches(ids, _BATCH):
+        for feed in await followed_among(feeds, some):
             yield feed
 
 

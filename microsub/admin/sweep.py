@@ -21,6 +21,7 @@ from microsub.configuration.model import InstanceSettings
 from microsub.feeds import Feeds, all_addresses, forget_gone_addresses
 from microsub.posts import Candidate, garbage
 from microsub.redis.protocol import Redis
+from microsub.redis.scripts import batches
 from microsub.timelines import OtherReferences, erase_posts, references, subscriptions, withdraw
 from microsub.work import Stream
 
@@ -106,8 +107,8 @@ class Sweeping:
             stored.add_all(old)
             report = replace(report, examined=report.examined + len(old))
             unwanted = [str(item) for item in dict.fromkeys(old) if item not in reached]
-            for start in range(0, len(unwanted), _BATCH):
-                found = await garbage.candidates(self.redis, unwanted[start : start + _BATCH])
+            for some in batches(unwanted, _BATCH):
+                found = await garbage.candidates(self.redis, some)
                 report = await self._decide([one for one in found if one.rank is None or one.rank >= kept], now, report)
                 await self.pause(_PAUSE)
         hollow = await self._hollow(reached, stored, now, dry_run)
@@ -189,9 +190,8 @@ class Sweeping:
 
     async def _forget(self, now: float) -> int:
         forgotten = 0
-        ids = await self.feeds.all_ids()
-        for start in range(0, len(ids), _BATCH):
-            forgotten += await garbage.forget_tombstones(self.redis, ids[start : start + _BATCH], now)
+        for some in batches(await self.feeds.all_ids(), _BATCH):
+            forgotten += await garbage.forget_tombstones(self.redis, some, now)
         return forgotten
 
     async def _forget_addresses(self, now: float) -> int:

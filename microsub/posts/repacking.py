@@ -95,14 +95,7 @@ class Repacking:
                 ids = range(int(first), min(int(first) + _BATCH, await newest_id(self.redis) + 1))
                 if not ids:
                     await self.redis.command("DEL", keys.packing())
-                    log.info(
-                        "all posts are packed",
-                        posts=report.posts,
-                        shortened=report.shortened,
-                        thinned=report.thinned,
-                        before=report.before,
-                        after=report.after,
-                    )
+                    log.info("all posts are packed", **report.as_dict())
                     break
                 report = await self._batch(ids, report)
                 await self.redis.command("SET", keys.packing(), ids.stop, "XX")

@@ -120,8 +120,12 @@ def _taken(parameters: Iterable[Parameter], owner: Sequence[str], given: dict[st
 
 @cache
 def script_files() -> dict[str, Path]:
-    """The path of each script, by its name."""
-    return {path.stem: path for depth in ("*", "*/*") for path in _PACKAGE.glob(f"{depth}/lua/*.lua")}
+    """The path of each script, by its name. Raises ValueError if two have the same (a bug)."""
+    found: dict[str, Path] = {}
+    for path in (path for depth in ("*", "*/*") for path in _PACKAGE.glob(f"{depth}/lua/*.lua")):
+        if found.setdefault(path.stem, path) != path:
+            raise ValueError(f"two scripts have the name {path.stem}")
+    return found
 
 
 @cache

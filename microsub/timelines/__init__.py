@@ -29,20 +29,17 @@ if TYPE_CHECKING:
     from microsub.timelines.own_view import OwnView
     from microsub.timelines.pages import item_ids, references, shown, shown_among, states
     from microsub.timelines.read_state import READ_EVERYWHERE, ReadState
-    from microsub.timelines.remove import (
-        SAVED_POSTS,
-        Leaving,
+    from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_out
+    from microsub.timelines.repacking import GoneRepacking, TimelineRepacking
+    from microsub.timelines.restore import (
         Left,
         States,
         left_of,
-        move_items,
         put_unread,
         repair_items,
         restore_items,
         restore_lost,
-        take_out,
     )
-    from microsub.timelines.repacking import GoneRepacking, TimelineRepacking
     from microsub.timelines.retention import RESTORABLE, Retention
     from microsub.timelines.rules import Rules, settle, settle_in
     from microsub.timelines.saved import SavedPosts, count_saved, saved_among, saved_of

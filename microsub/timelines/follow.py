@@ -27,7 +27,8 @@ from microsub.timelines.add import Adder
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.channels.store import Channels
 from microsub.timelines.pages import walk_rows
-from microsub.timelines.remove import States, bring_back, inherit_left, move_items, take_out_feed
+from microsub.timelines.remove import inherit_left, move_items, take_out_feed
+from microsub.timelines.restore import States, bring_back
 from microsub.timelines.rules import ends_in, forget_ends, set_apart
 from microsub.work import Stream, calendar_of
 

@@ -104,14 +104,7 @@ class GoneRepacking:
                 await forget_order(self.redis, user)
                 report = replace(_together(report, 0, size, 0), orders=report.orders + 1)
             await self.redis.command("DEL", keys.packing_timelines())
-            log.info(
-                "all timelines are packed",
-                ids=report.ids,
-                unread=report.unread,
-                read=report.read,
-                before=report.before,
-                after=report.after,
-            )
+            log.info("all timelines are packed", **report.as_dict())
         return report
 
     async def foresee(self) -> TimelineRepacking:

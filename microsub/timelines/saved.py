@@ -20,7 +20,8 @@ from microsub.redis.scan import members_at
 from microsub.redis.scripts import batches
 from microsub.redis.structures import Scores, together
 from microsub.timelines.pages import shown_among
-from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, save_items, take_out
+from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_out
+from microsub.timelines.restore import save_items
 from microsub.timelines.timelinekeys import distinct
 
 

@@ -33,7 +33,7 @@ from microsub.timelines.full_text import ShownText, shown_text
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.own_view import OwnView
 from microsub.timelines.pages import NewestUnread, read_page, shown, walk_rows
-from microsub.timelines.remove import states_of
+from microsub.timelines.restore import states_of
 from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals, unread_in
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from microsub.micropub.media import without_metadata
+from microsub.micropub.jpeg import without_metadata
 
 SCAN = b"\xff\xda\0\x02" + bytes(range(256)) + b"\xff\xe1\0\x08Exif\0\0 in the picture" + b"\xff\xd9"
 TABLES = b"\xff\xdb\0\x04qt"

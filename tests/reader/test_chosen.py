@@ -20,7 +20,8 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import batches
 from microsub.timelines import Following, ReadState
-from microsub.timelines.remove import Leaving, states_of, take_out
+from microsub.timelines.remove import Leaving, take_out
+from microsub.timelines.restore import states_of
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
 from tests.reader.conftest import ids as ids_of
 from tests.support.readers import FEED, instance, posts

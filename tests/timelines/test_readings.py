@@ -11,8 +11,8 @@ from microsub.redis.protocol import Redis
 from microsub.redis.readings import reading_times
 from microsub.timelines.gone import absences
 from microsub.timelines.pages import states
-from microsub.timelines.remove import restore_items
 from microsub.timelines.repacking import GoneRepacking
+from microsub.timelines.restore import restore_items
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
