@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NoReturn, cast
 
 import orjson
@@ -43,7 +44,6 @@ from microsub.web.actions import (
 )
 from microsub.web.headers import bearer, client_of, header
 from microsub.web.params import (
-    LARGE_BODIES_AT_ONCE,
     MAX_BODY,
     UNCHECKED_BODY,
     UNCHECKED_PARTS,
@@ -53,6 +53,7 @@ from microsub.web.params import (
     collect,
     declared_length,
     is_multipart,
+    large_body,
     missing,
     read_body,
     urlencoded,
@@ -123,13 +124,9 @@ class MicrosubEndpoint(HttpEndpoint):
             user = grant.user
         elif length > UNCHECKED_BODY and (length < math.inf or b"access_token" in query):
             user = (await self._verify(scope, collect(urlencoded(query)))).user
-        give_back = self._admit(user) if user and length > UNCHECKED_BODY else None
         began = time.monotonic()
-        try:
+        with large_body(self._limiter, user) if user and length > UNCHECKED_BODY else nullcontext():
             body = await read_body(scope, receive, MAX_BODY if user else UNCHECKED_BODY)
-        finally:
-            if give_back is not None:
-                give_back()
         if time.monotonic() - began >= SLOW_BODY:
             grant = None
         if len(body.content) <= (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
@@ -139,12 +136,6 @@ class MicrosubEndpoint(HttpEndpoint):
         self._count(body, user)
         async with self._turns.of(user):
             return collect(urlencoded(query), await body_pairs(body, client_of(scope))), grant
-
-    def _admit(self, user: str) -> Callable[[], None]:
-        """Reserve the memory of a large body that is being received; returns the release. Raises TooManyRequests."""
-        if not self._limiter.has_room(LARGE_BODIES_AT_ONCE, user):
-            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
-        return self._limiter.take([(LARGE_BODIES_AT_ONCE, user)])
 
     def _count(self, body: RequestBody, user: str) -> None:
         """Count a large body against the user's rate limit: it keeps a parser thread from others."""

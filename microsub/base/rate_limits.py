@@ -9,12 +9,13 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import MINUTE
-from microsub.base.errors import TooManyRequests
+from microsub.base.errors import RequestError, TooManyRequests
 
 AT_ONCE = 0.0
 """The period of a limit that counts simultaneous uses."""
@@ -146,6 +147,17 @@ class RateLimiter:
                     del self._taken[slot]
 
         return give_back
+
+    @contextmanager
+    def holding(self, *slots: Slot, refusal: RequestError) -> Iterator[None]:
+        """Hold these slots for the block. Raises `refusal` if one of them isn't free."""
+        if not all(self.has_room(*slot) for slot in slots):
+            raise refusal
+        give_back = self.take(slots)
+        try:
+            yield
+        finally:
+            give_back()
 
     def acquire(self, shared: SharedSlots, user: str) -> SlotLease | None:
         """Take a slot of the user and one of all users; None if either is taken up."""

@@ -20,7 +20,6 @@ from microsub.base.errors import (
     NotFound,
     RequestError,
     TooLarge,
-    TooManyRequests,
     Unauthorized,
 )
 from microsub.base.rate_limits import RateLimit, RateLimiter, network_of
@@ -30,7 +29,6 @@ from microsub.timelines import ReaderViews
 from microsub.web.headers import client_of, header
 from microsub.web.pages import DEFAULT_LANGUAGE, preferred_language
 from microsub.web.params import (
-    LARGE_BODIES_AT_ONCE,
     MAX_BODY,
     UNCHECKED_BODY,
     Params,
@@ -39,6 +37,7 @@ from microsub.web.params import (
     collect,
     declared_length,
     is_multipart,
+    large_body,
     read_body,
     urlencoded,
 )
@@ -254,13 +253,8 @@ class NativeEndpoint(HttpEndpoint):
         """The parameters, and the body if it isn't a form. Raises TooManyRequests for many large bodies at once."""
         scope, user = exchange.scope, exchange.user
         is_large = scope["method"] == "POST" and declared_length(scope) > UNCHECKED_BODY
-        if is_large and not self._limiter.has_room(LARGE_BODIES_AT_ONCE, user):
-            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
-        give_back = self._limiter.take([(LARGE_BODIES_AT_ONCE, user)] if is_large else [])
-        try:
+        with large_body(self._limiter, user) if is_large else nullcontext():
             return await _parameters(scope, exchange.receive, route.most_body, is_document=route.takes_document)
-        finally:
-            give_back()
 
     def _credential(self, token: str) -> Credential:
         credential = self._accounts.credential(token)

@@ -35,14 +35,12 @@ class UserTurns:
 
         async def answer(call: NativeCall) -> HttpReply:
             key, begun = f"{kind} {call.user}", time.monotonic()
-            if not self._limiter.has_room(WAITING, key):
-                raise TooManyRequests("too many requests wait for an answer: try again in a few seconds", RETRY_SECONDS)
-            give_back = self._limiter.take([(WAITING, key)])
+            why = "too many requests wait for an answer: try again in a few seconds"
             try:
-                async with self._turns.of(key):
-                    return await self._first_of(key, begun, run, call)
+                with self._limiter.holding((WAITING, key), refusal=TooManyRequests(why, RETRY_SECONDS)):
+                    async with self._turns.of(key):
+                        return await self._first_of(key, begun, run, call)
             finally:
-                give_back()
                 if not self._turns.of(key).locked():
                     self._failed.pop(key)  # it would keep what its request had in memory
 

@@ -288,14 +288,9 @@ class LocalSignIn:
         Raises TooManyRequests if many of them wait.
         """
         network = network_of(address)
-        if not self._limiter.has_room(TURNS_OF_NETWORK, network):
-            raise _too_many(BUSY_SECONDS)
-        give_back = self._limiter.take([(TURNS_OF_NETWORK, network)])
-        try:
+        with self._limiter.holding((TURNS_OF_NETWORK, network), refusal=_too_many(BUSY_SECONDS)):
             async with self._turns.of(network):
                 yield
-        finally:
-            give_back()
 
 
 def _recognised(user: str, found: User | None, how: str) -> SignedInPerson:

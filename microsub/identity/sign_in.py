@@ -446,15 +446,11 @@ class SignInLimits:
             (limits.WAITING_AT_SITE, f"{kind} {site}"),
             *_of_network(address, limits.WAITING_OF_NETWORK, limits.WAITING_OF_WIDE_NETWORK),
         ]
-        if not all(self._limiter.has_room(*share) for share in shares):
-            raise failed("too-many-at-once", site=site)
-        if not self._limiter.has_room(limits.WAITING_IN_ALL, kind):
-            raise failed("full")
-        give_back = self._limiter.take([*shares, (limits.WAITING_IN_ALL, kind)])
-        try:
+        with (
+            self._limiter.holding(*shares, refusal=failed("too-many-at-once", site=site)),
+            self._limiter.holding((limits.WAITING_IN_ALL, kind), refusal=failed("full")),
+        ):
             yield
-        finally:
-            give_back()
 
 
 def _of_network(address: str, narrow: RateLimit, wide: RateLimit) -> Iterable[Slot]:

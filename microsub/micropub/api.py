@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -42,7 +43,6 @@ from microsub.model.reader import Credential
 from microsub.timelines import Channels
 from microsub.web.headers import bearer, client_of
 from microsub.web.params import (
-    LARGE_BODIES_AT_ONCE,
     MAX_BODY,
     MAX_PAIRS,
     UNCHECKED_BODY,
@@ -55,6 +55,7 @@ from microsub.web.params import (
     form_with_files,
     in_turn,
     is_multipart,
+    large_body,
     missing,
     read_body,
     urlencoded,
@@ -188,17 +189,10 @@ class MicropubServices:
             raise TooManyRequests(f"too much was posted: expected at most {limit.most} bytes an hour", 3600)
         self.limits.count(limit, user, len(said))
 
-    def admit(self, user: str) -> Callable[[], None]:
-        """Reserve a slot for a request with files; returns what frees it. Raises TooManyRequests."""
-        if not (self.limits.has_room(FILES_AT_ONCE, user) and self.limits.has_room(FILES_IN_ALL)):
-            raise TooManyRequests("other files are being uploaded: try again in a few seconds", 5)
-        return self.limits.take([(FILES_AT_ONCE, user), (FILES_IN_ALL, "")])
-
-    def admit_large(self, user: str) -> Callable[[], None]:
-        """The same for a large body without files."""
-        if not self.limits.has_room(LARGE_BODIES_AT_ONCE, user):
-            raise TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
-        return self.limits.take([(LARGE_BODIES_AT_ONCE, user)])
+    def admit(self, user: str) -> AbstractContextManager[None]:
+        """Hold a slot for a request with files for the block. Raises TooManyRequests."""
+        refusal = TooManyRequests("other files are being uploaded: try again in a few seconds", 5)
+        return self.limits.holding((FILES_AT_ONCE, user), (FILES_IN_ALL, ""), refusal=refusal)
 
     async def keep(self, sender: SourceAccess, data: bytes) -> str:
         """Store a file; returns its address. Raises TooManyRequests, QuotaReached, InvalidRequest."""
@@ -235,13 +229,10 @@ class MicropubEndpoint(HttpEndpoint):
             # A small body is read from strangers too, so the token is checked once, after that.
             return await self._take(exchange.scope, await read_body(exchange.scope, exchange.receive, most))
         sender = await self._micropub.sender(exchange.scope)
-        admit = self._micropub.admit if _has_files(exchange.scope) else self._micropub.admit_large
-        give_back = admit(sender.source.user)
-        try:
+        micropub, user = self._micropub, sender.source.user
+        with micropub.admit(user) if _has_files(exchange.scope) else large_body(micropub.limits, user):
             body = await read_body(exchange.scope, exchange.receive, _most_of(exchange.scope))
             return await self._take(exchange.scope, body)
-        finally:
-            give_back()
 
     async def _take(self, scope: Scope, body: RequestBody) -> Reply:
         """Carry out a body. The token is checked last: it may expire while a slow sender sends."""
@@ -436,8 +427,7 @@ class MediaEndpoint(HttpEndpoint):
             raise MethodNotAllowed(verb, "POST, OPTIONS" if is_endpoint else "GET, HEAD, OPTIONS")
         sender = await self._micropub.sender(scope)
         sender.require("media", "create", "post")
-        give_back = self._micropub.admit(sender.source.user)
-        try:
+        with self._micropub.admit(sender.source.user):
             form = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED), client_of(scope))
             if form.text("access_token") not in {None, bearer(scope)}:
                 raise InvalidRequest("found two tokens: expected one, in the header 'Authorization'")
@@ -449,8 +439,6 @@ class MediaEndpoint(HttpEndpoint):
             if data is None:
                 raise missing("file", "a file as the part 'file' of multipart/form-data")
             return _created(await self._micropub.keep(sender, data))
-        finally:
-            give_back()
 
     async def _delete(self, sender: SourceAccess, url: str) -> HttpReply:
         sender.require("delete")

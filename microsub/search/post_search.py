@@ -185,18 +185,16 @@ class PostSearch:
     @contextmanager
     def _place_of(self, user: str) -> Iterator[None]:
         """Count a search of the user for the block. Raises TooManyRequests, and InvalidRequest if it takes too long."""
-        slot = (SEARCHES_AT_ONCE, user)
-        if not self._limiter.has_room(*slot) or not self._limiter.count(SEARCHES_OF_USER, user):
-            raise TooManyRequests("too many searches: try again in a few seconds", 10)
-        give_back = self._limiter.take([slot])
-        try:
-            yield
-        except QueryTooSlow:
-            raise InvalidRequest(
-                "'query' can't be used: too many posts match its words, expected more or longer ones"
-            ) from None
-        finally:
-            give_back()
+        refusal = TooManyRequests("too many searches: try again in a few seconds", 10)
+        with self._limiter.holding((SEARCHES_AT_ONCE, user), refusal=refusal):
+            if not self._limiter.count(SEARCHES_OF_USER, user):
+                raise refusal
+            try:
+                yield
+            except QueryTooSlow:
+                raise InvalidRequest(
+                    "'query' can't be used: too many posts match its words, expected more or longer ones"
+                ) from None
 
     def _turn_of(self, user: str) -> asyncio.Semaphore:
         """Held during each query to SQLite, so that a user's slow queries take one thread at most."""

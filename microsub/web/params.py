@@ -14,7 +14,7 @@ import math
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -26,10 +26,10 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive, Scope
 
-from microsub.base.errors import InvalidRequest, TooLarge, TooSlow
+from microsub.base.errors import InvalidRequest, TooLarge, TooManyRequests, TooSlow
 from microsub.base.locks import KeyedLocks
 from microsub.base.plaintext import shown
-from microsub.base.rate_limits import AT_ONCE, RateLimit, network_of
+from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, network_of
 from microsub.base.texts import size
 from microsub.base.urls import is_secret_name, mask_credentials
 from microsub.web.types import FORM
@@ -220,6 +220,13 @@ UNCHECKED_PARTS = 1 << 13
 
 LARGE_BODIES_AT_ONCE = RateLimit("large request bodies that are being received", "user", 16, AT_ONCE)
 """Bodies over `UNCHECKED_BODY`: until it is complete, one takes a megabyte, for up to `BODY_SECONDS`."""
+
+
+def large_body(limiter: RateLimiter, user: str) -> AbstractContextManager[None]:
+    """Hold a slot of the user for the block, in which a large body is received. Raises TooManyRequests."""
+    refusal = TooManyRequests("too many large bodies are being sent at once: try again in a few seconds", 5)
+    return limiter.holding((LARGE_BODIES_AT_ONCE, user), refusal=refusal)
+
 
 FEW_PAIRS = 32
 """Pairs that are made at once: less work than the rest of a request."""

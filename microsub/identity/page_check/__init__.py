@@ -82,16 +82,12 @@ class PageDoctor:
             )
         if not limiter.has_room(PAGE_CHECKS_OF_SITE, site):
             raise TooManyRequests(Sentence("{site} has been checked too often; wait a minute", site=site), wait)
-        if not limiter.has_room(PAGE_CHECKS_IN_ALL):
-            raise TooManyRequests(N_("too many pages are being checked right now; try again in a few seconds"), 5)
-        limiter.count(PAGE_CHECKS_OF_NETWORK, client)
-        limiter.count(PAGE_CHECKS_OF_SITE, site)
-        give_back = limiter.take([(PAGE_CHECKS_IN_ALL, "")])
-        try:
+        full = TooManyRequests(N_("too many pages are being checked right now; try again in a few seconds"), 5)
+        with limiter.holding((PAGE_CHECKS_IN_ALL, ""), refusal=full):
+            limiter.count(PAGE_CHECKS_OF_NETWORK, client)
+            limiter.count(PAGE_CHECKS_OF_SITE, site)
             careful = PageDoctor(self._sender, self._parser, private=self._private, web_ports=True)
             return await (self if known else careful).examine(address, here)
-        finally:
-            give_back()
 
     async def examine(self, address: str, here: CheckedAgainst) -> PageReport:
         """The findings at `address`; failures of pages, servers and networks are findings.
