@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.identifiers import PROFILE, same_me, unfit_profile
 from microsub.base.settings import mask_password
-from microsub.base.urls import canonical_feed_url, normalise_person, normalise_profile, sign_in_of
-from microsub.configuration.facts import Change, ChangeKind, Clash, Current, Forms
+from microsub.base.urls import canonical_feed_url, normalise_person, sign_in_of
+from microsub.configuration.facts import Change, ChangeKind, Clash, Current, Form
 from microsub.configuration.model import NO_SIGN_IN, ChannelConfig, FeedConfig, SourceConfig, UserConfig
 from microsub.feeds import InternalAddress
 from microsub.model.reader import GLOBAL, SAVED, Subscription
@@ -160,14 +160,14 @@ class Applier:
                 times[user, channel.uid] = max([changed[channel.uid], *(feed.followed_at for feed in feeds)])
         return tuple(found), times
 
-    async def forms(self, *users: Iterable[UserConfig]) -> Forms:
-        """How URLs are compared in these users' channels: all URLs of a feed are equal.
+    async def form(self, *users: Iterable[UserConfig]) -> Form:
+        """How addresses of feeds are compared in these users' channels: all URLs of a feed are equal.
 
         So a file may contain the page of a followed feed, or a feed's former URL.
         """
         urls = (feed.url for part in users for user in part for channel in user.channels for feed in channel.feeds)
         known = await self.feeds.find_many(urls)
-        return Forms(lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url), normalise_profile)
+        return lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url)
 
     async def with_addresses(self, backend: Backend, now: float | None) -> Backend:
         """The declarations with each sign-in of a feed as its address, which has no secret (`feeds.sign_ins`).

@@ -40,7 +40,7 @@ from microsub.configuration.document import (
     unreadable,
 )
 from microsub.configuration.effective import Status
-from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, edited, merge
+from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Form, Merge, edited, merge
 from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import Backend, UserConfig
 
@@ -78,8 +78,8 @@ class Administration(Protocol):
         """The state of the stores."""
         ...
 
-    async def forms(self, *users: Iterable[UserConfig]) -> Forms:
-        """The forms in which URLs are compared in these users' channels."""
+    async def form(self, *users: Iterable[UserConfig]) -> Form:
+        """The form in which addresses of feeds are compared in these users' channels."""
         ...
 
     async def with_addresses(self, backend: Backend, now: float | None) -> Backend:
@@ -399,14 +399,14 @@ class Configuration:
         names = {*base.users, *file.users}
         edits = {name for name in names if base.users.get(name) != file.users.get(name)}
         current = await self._applier.current(edits)
-        forms = await self._applier.forms(base.users.values(), file.users.values(), current.users.values())
+        form = await self._applier.form(base.users.values(), file.users.values(), current.users.values())
         return await asyncio.to_thread(
             merge,
             base,
             file,
             current,
             edited_at=edited_at,
-            forms=forms,
+            form=form,
             again=again,
         )
 
@@ -501,8 +501,8 @@ class Configuration:
         current = await self._applier.current(declared=document.backend.users.keys())
         if self._written == (state.digest, current):
             return False  # neither the file nor the stores have changed since the last comparison
-        forms = await self._applier.forms(document.backend.users.values(), current.users.values())
-        raw = await asyncio.to_thread(edited, document, current, forms)
+        form = await self._applier.form(document.backend.users.values(), current.users.values())
+        raw = await asyncio.to_thread(edited, document, current, form)
         if raw is None:
             self._written = state.digest, current
             return False

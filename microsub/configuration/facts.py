@@ -181,36 +181,30 @@ class FactValue:
 Facts = Mapping[Fact, FactValue]
 
 
-@dataclass(frozen=True, slots=True)
-class Forms:
-    """The forms in which URLs of feeds, and of muted or blocked profiles, are compared."""
-
-    feed: Callable[[str], str] = canonical_feed_url
-    profile: Callable[[str], str] = normalise_profile
-
-    def facts(self, user: UserConfig) -> dict[str, Facts]:
-        """All facts of a user by channel uid, or `global` for facts that concern no single channel."""
-        own = {name: FactValue(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
-        outputs: dict[Fact, FactValue] = {("output", name): FactValue(output) for name, output in user.outputs.items()}
-        sources: dict[Fact, FactValue] = {("source", name): FactValue(source) for name, source in user.sources.items()}
-        everywhere = {(name, ""): said for name, said in own.items()} | self._rules(user) | outputs | sources
-        facts: dict[str, Facts] = {GLOBAL: everywhere}
-        for channel in user.channels:
-            facts[channel.uid] = {
-                ("name", ""): FactValue(channel.name),
-                **{("setting", name): FactValue(value) for name, value in stated(channel.settings).items()},
-                **self._rules(channel),
-                **{("feed", self.feed(feed.url)): FactValue(replace(feed, url=""), feed.url) for feed in channel.feeds},
-            }
-        return facts
-
-    def _rules(self, part: UserConfig | ChannelConfig) -> dict[Fact, FactValue]:
-        both = (("mute", part.mute), ("block", part.block))
-        return {(kind, self.profile(url)): FactValue(True, url) for kind, urls in both for url in urls}
+Form = Callable[[str], str]
+"""The form in which the address of a feed is compared."""
 
 
-URLS = Forms()
-"""Compares URLs by their text alone, without known redirects."""
+def facts_of(form: Form, user: UserConfig) -> dict[str, Facts]:
+    """All facts of a user by channel uid, or `global` for facts that concern no single channel."""
+    own = {name: FactValue(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
+    outputs: dict[Fact, FactValue] = {("output", name): FactValue(output) for name, output in user.outputs.items()}
+    sources: dict[Fact, FactValue] = {("source", name): FactValue(source) for name, source in user.sources.items()}
+    everywhere = {(name, ""): said for name, said in own.items()} | _rules(user) | outputs | sources
+    facts: dict[str, Facts] = {GLOBAL: everywhere}
+    for channel in user.channels:
+        facts[channel.uid] = {
+            ("name", ""): FactValue(channel.name),
+            **{("setting", name): FactValue(value) for name, value in stated(channel.settings).items()},
+            **_rules(channel),
+            **{("feed", form(feed.url)): FactValue(replace(feed, url=""), feed.url) for feed in channel.feeds},
+        }
+    return facts
+
+
+def _rules(part: UserConfig | ChannelConfig) -> dict[Fact, FactValue]:
+    both = (("mute", part.mute), ("block", part.block))
+    return {(kind, normalise_profile(url)): FactValue(True, url) for kind, urls in both for url in urls}
 
 
 # --- merge ---------------------------------------------------------------------------------------------------------
@@ -222,7 +216,7 @@ def merge(
     current: Current,
     *,
     edited_at: float,
-    forms: Forms = URLS,
+    form: Form = canonical_feed_url,
     again: bool = False,
 ) -> Merge:
     """The changes that apply the edits from `base` to `file`, saved at Unix time `edited_at`.
@@ -236,7 +230,7 @@ def merge(
     if file.settings not in (base.settings, current.settings):
         changes.append(Change(ChangeKind.INSTANCE, value=file.settings))
     for name, user in file.users.items():
-        merger = _UserMerger(name, current, edited_at, forms, again)
+        merger = _UserMerger(name, current, edited_at, form, again)
         merger.user(base.users.get(name), user)
         changes += merger.changes
         conflicts += merger.conflicts
@@ -273,7 +267,7 @@ class _UserMerger:
     name: str
     current: Current
     edited_at: float
-    forms: Forms
+    form: Form
     again: bool
     changes: list[Change] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
@@ -296,7 +290,7 @@ class _UserMerger:
                 self.change(ChangeKind.USER_RETURNED, value=file.me)
                 base = now = replace(former, me=file.me)
         base = base or UserConfig()
-        was, wanted, there = map(self.forms.facts, (base, file, now))
+        was, wanted, there = (facts_of(self.form, part) for part in (base, file, now))
         added: list[str] = []
         gone: set[str] = set()
         for uid in dict.fromkeys([*wanted, *was]):
@@ -548,7 +542,7 @@ WRITTEN = frozenset({"me", "admin", "channels", "mute", "block", "outputs", "sou
 def edited(
     document: BackendDocument,
     current: Current,
-    forms: Forms = URLS,
+    form: Form = canonical_feed_url,
 ) -> dict[str, Any] | None:
     """The document with changes made through the API added; None if there are none.
 
@@ -565,25 +559,25 @@ def edited(
         if declared is None:
             users[name] = {"me": escape(user.me)} if user.me else {}
             declared = UserConfig(user.me)
-        _edit_user(forms, users[name], declared, user)
+        _edit_user(form, users[name], declared, user)
     return raw if raw != document.raw else None
 
 
-def _edit_user(forms: Forms, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
+def _edit_user(form: Form, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
     if now.me != file.me:
         raw["me"] = escape(now.me)
         if not now.me:
             del raw["me"]
     if now.admin != file.admin:
         raw["admin"] = now.admin
-    _edit_rules(forms, raw, file, now)
+    _edit_rules(raw, file, now)
     _edit_named(raw, "outputs", file.outputs, now.outputs)
     _edit_named(raw, "sources", file.sources, now.sources)
     entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
     declared, there = file.by_uid(), now.by_uid()
     for uid, channel in there.items():
         if uid in declared:
-            _edit_channel(forms, entries[uid], declared[uid], channel)
+            _edit_channel(form, entries[uid], declared[uid], channel)
         elif uid != NOTIFICATIONS or channel.feeds:
             entries[uid] = _escaped(encode(channel))
     order = [uid for uid in declared if uid in there and uid != NOTIFICATIONS]
@@ -598,23 +592,23 @@ def _edit_user(forms: Forms, raw: dict[str, Any], file: UserConfig, now: UserCon
         raw["channels"] = [entries[uid] for uid in order]
 
 
-def _edit_channel(forms: Forms, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+def _edit_channel(form: Form, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
     if now.name != file.name and now.uid != NOTIFICATIONS:
         raw["name"] = escape(now.name)
-    _edit_feeds(forms, raw, file, now)
-    _edit_rules(forms, raw, file, now)
+    _edit_feeds(form, raw, file, now)
+    _edit_rules(raw, file, now)
     _edit_settings(raw, file, now)
 
 
-def _edit_feeds(forms: Forms, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
-    there = {forms.feed(feed.url): feed for feed in now.feeds}
+def _edit_feeds(form: Form, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+    there = {form(feed.url): feed for feed in now.feeds}
     # Several entries may mean the same feed: a page, and the feed that it names. All stay, with their settings.
     known: dict[str, set[FeedConfig]] = {}
     for declared in file.feeds:
-        known.setdefault(forms.feed(declared.url), set()).add(replace(declared, url=""))
+        known.setdefault(form(declared.url), set()).add(replace(declared, url=""))
     entries = []
     for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
-        key = forms.feed(declared.url)
+        key = form(declared.url)
         if key in there:
             present = replace(there[key], url="")
             is_said = present in known[key]
@@ -624,14 +618,12 @@ def _edit_feeds(forms: Forms, raw: dict[str, Any], file: ChannelConfig, now: Cha
         raw["feeds"] = entries
 
 
-def _edit_rules(
-    forms: Forms, raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig
-) -> None:
+def _edit_rules(raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig) -> None:
     for kind in ("mute", "block"):
-        there = {forms.profile(url): url for url in getattr(now, kind)}
+        there = {normalise_profile(url): url for url in getattr(now, kind)}
         entries = []
         for entry, declared in zip(raw.get(kind, ()), getattr(file, kind), strict=True):
-            if there.pop(forms.profile(declared), None) is not None:
+            if there.pop(normalise_profile(declared), None) is not None:
                 entries.append(entry)
         entries += [escape(url) for url in there.values()]
         if entries != raw.get(kind, []):
