@@ -41,12 +41,12 @@ from microsub.posts import (
     FULL_OF,
     NO_ARTICLES,
     WRITTEN_GUID,
-    ArticlesWanted,
     Items,
     Texts,
+    articles_wanted,
     stored_full_text,
 )
-from microsub.redis.replies import filled
+from microsub.redis.replies import filled, text
 from microsub.redis.scripts import batches
 from microsub.timelines import choice_of, strongest
 from microsub.work import Stream
@@ -184,7 +184,7 @@ class PageReader:
 
 @dataclass(eq=False, repr=False)
 class ArticleStage:
-    """Handles `ArticlesWanted`, and finds icons of these feeds by `icons`. Any number of workers may."""
+    """Handles messages of `articles_wanted`, and finds icons of these feeds by `icons`. Any number of workers may."""
 
     feeds: Feeds
     items: Items
@@ -202,7 +202,7 @@ class ArticleStage:
         """Fetch what the feed's followers want. Raises StoreError and ParserUnavailable; any other error means an
         invalid message.
         """
-        feed = ArticlesWanted.of(message.fields).feed
+        feed = text(message.fields["feed"])
         self._again.add(feed)
         if feed in self._reading:  # that reader looks again; many messages for a slow feed take one place
             return
@@ -245,7 +245,7 @@ class ArticleStage:
                 break
             if self.clock() > until:
                 if is_forward:  # otherwise the same pages would be asked for without end
-                    await self.articles.add_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()])
+                    await self.articles.add_within(ARTICLES, [articles_wanted(feed.id)])
                 break
             found = await self.reader.read(post.link, post.title, feed.url, selectors)
             trouble, tried = None, tried + 1

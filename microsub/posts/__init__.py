@@ -26,11 +26,11 @@ if TYPE_CHECKING:
         BY_USER,
         OWN,
         WRITTEN_GUID,
-        ArticlesWanted,
         EntriesFound,
         ItemIncomplete,
         ItemsStored,
         ItemToStore,
+        articles_wanted,
         version_of,
     )
 else:

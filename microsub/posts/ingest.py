@@ -39,7 +39,6 @@ from microsub.posts.values import (
     FORMER_GUID,
     OWN,
     WRITTEN_GUID,
-    ArticlesWanted,
     EntriesFound,
     ItemIncomplete,
     ItemsStored,
@@ -47,6 +46,7 @@ from microsub.posts.values import (
     Listing,
     Stored,
     WrittenItem,
+    articles_wanted,
     version_of,
 )
 from microsub.redis import keys
@@ -572,7 +572,7 @@ class Ingest:
             calls.append(self._incomplete.adding_within(LOOK_UPS, [one.to_fields() for one in wanted]))
         has_links = new or undelivered or any("url" in one.changed for one in stored.updated)
         if has_links and may_want_articles(feed, self._clock()):
-            calls.append(self._articles.adding_within(ARTICLES, [ArticlesWanted(feed.id).to_fields()]))
+            calls.append(self._articles.adding_within(ARTICLES, [articles_wanted(feed.id)]))
         events = self._events(feed.id, stored, await self._guids_of(left))
         # In one round trip, and in this order: look-ups, for which no user waits, come last.
         replies = await self._redis.scripts([*calls, *self._stream.publishing(events)])

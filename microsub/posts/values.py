@@ -2,7 +2,7 @@
 
     ingest ── ItemsStored ─→ delivery
        ├───── ItemIncomplete ─→ look-ups ── ItemsStored ─→ delivery
-       └───── ArticlesWanted ─→ articles
+       └───── articles_wanted ─→ articles
 
 Messages contain only ids; `EntriesFound`, for dead letters, contains the posts themselves.
 """
@@ -221,20 +221,9 @@ ARTICLES = Bounds(messages=20_000)
 """Maximum number of feeds that wait for articles; beyond it, their new posts remain as their feeds have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArticlesWanted:
-    """A feed with posts whose full text its followers may want."""
-
-    feed: str
-
-    def to_fields(self) -> Fields:
-        """One text."""
-        return {"feed": self.feed.encode()}
-
-    @classmethod
-    def of(cls, fields: Mapping[str, bytes]) -> ArticlesWanted:
-        """Parse a message. Raises KeyError for anything else."""
-        return cls(text(fields["feed"]))
+def articles_wanted(feed_id: str) -> Fields:
+    """The message for a feed with posts whose full text its followers may want."""
+    return {"feed": feed_id.encode()}
 
 
 _HEAD = ("guid", "hash", "published", "author", "link", "incomplete", "shared", "extra")

@@ -18,7 +18,7 @@ from microsub.configuration.model import Quotas
 from microsub.feeds import FeedRecord, Feeds, InternalAddress, Schedule
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, SettingsOf
-from microsub.posts import ARTICLES, ArticlesWanted, Items
+from microsub.posts import ARTICLES, Items, articles_wanted
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
@@ -188,7 +188,7 @@ class Following:
 
     async def _want_articles(self, feed_id: str) -> None:
         """Have the articles of the feed's posts read, if its followers want them."""
-        await self._articles.add_within(ARTICLES, [ArticlesWanted(feed_id).to_fields()])
+        await self._articles.add_within(ARTICLES, [articles_wanted(feed_id)])
 
     async def change_address(
         self, user: str, feed_id: str, url: str, now: float, *, most: int | None = None, only: str | None = None

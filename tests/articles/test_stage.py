@@ -16,7 +16,7 @@ from microsub.fetch import asking_for
 from microsub.model.jf2 import Content
 from microsub.model.settings import FollowSettings
 from microsub.parsing.pool import ParsePool
-from microsub.posts import ArticlesWanted
+from microsub.posts import articles_wanted
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.server.jobs import article_stage
@@ -173,7 +173,7 @@ async def test_slow_pages_that_fail_are_not_asked_for_without_end(
     await it.poll(followed)
     stream = keys.stream("articles")
     await it.redis.command("XTRIM", stream, "MAXLEN", 0)
-    await stage(it).handle(Message("1-1", ArticlesWanted(followed.id).to_fields()))
+    await stage(it).handle(Message("1-1", articles_wanted(followed.id)))
     assert sum(site.count(f"/{name}") for name in CUT) == asked
     assert await it.redis.command("XLEN", stream) == waiting
 
@@ -280,7 +280,7 @@ async def test_a_page_that_is_refused_is_not_asked_for_again(site: Publisher, it
     followed = await follow(it, site)
     await it.poll(followed)
     await read_articles(it)
-    await Stream(it.redis, "articles").add([ArticlesWanted(followed.id).to_fields()])
+    await Stream(it.redis, "articles").add([articles_wanted(followed.id)])
     await read_articles(it)
     assert site.count("/one") == 1
     assert "Paragraph 7." in (await shown(it))["Two"]
@@ -317,7 +317,7 @@ async def test_many_messages_for_one_feed_read_its_pages_once_and_leave_room_to_
     serve(site)
     followed = await follow(it, site, "on")
     await it.poll(followed)
-    handler, message = stage(it), Message("1", ArticlesWanted(followed.id).to_fields())
+    handler, message = stage(it), Message("1", articles_wanted(followed.id))
     await asyncio.gather(*(handler.handle(message) for _ in range(4)))
     assert [site.count(f"/{name}") for name in CUT] == [1, 1, 1, 1]
 
@@ -363,7 +363,7 @@ async def test_a_feed_of_long_posts_is_read_a_few_at_a_time(real_redis: Redis, s
         followed = await follow(it, site, "on")
         await it.poll(followed)
         redis.most = 0
-        await stage(it).handle(Message("1-1", ArticlesWanted(followed.id).to_fields()))
+        await stage(it).handle(Message("1-1", articles_wanted(followed.id)))
         assert 0 < redis.most <= 4
 
 
@@ -414,7 +414,7 @@ async def test_a_worker_that_is_killed_anywhere_leaves_the_same_texts(real_redis
             ids[:] = [followed.id]
 
         async def act() -> None:
-            await stage(it).handle(Message("1-1", ArticlesWanted(ids[0]).to_fields()))
+            await stage(it).handle(Message("1-1", articles_wanted(ids[0])))
 
         async def state() -> dict[str, str]:
             return await shown(it)
