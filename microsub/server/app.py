@@ -59,7 +59,7 @@ from microsub.reader.answering import pages as answering
 from microsub.reader.channel_list import ChannelList
 from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
-from microsub.reader.feeds import pages as feed_pages
+from microsub.reader.feeds.pages import FeedPages
 from microsub.reader.first import pages as first
 from microsub.reader.follow import preview
 from microsub.reader.follow.pages import FollowPages
@@ -373,7 +373,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             survey=parts.survey,
             settings_of=stores.effective.of,
         ),
-        *feed_pages.routes(
+        *FeedPages(
             reader,
             stores.channels,
             parts.following,
@@ -387,7 +387,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             articles=parts.articles,
             limiter=fetches,
             undo=undo,
-        ),
+        ).routes(),
         *admin.routes(
             site,
             parts.quotas,

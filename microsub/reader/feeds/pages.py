@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, get_args
 
 from markupsafe import Markup
@@ -32,7 +31,7 @@ from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
 from microsub.polling import PollOnRequest
-from microsub.reader.channel_list import ChannelLink, ChannelLinks
+from microsub.reader.channel_list import ChannelLink
 from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
 from microsub.reader.feeds.chosen import ChosenFeeds
@@ -62,43 +61,6 @@ AT_ONCE = 20
 """Feeds that one press of *Refresh all* asks for, those that wait longest first."""
 LONGEST_DAYS, LONGEST_MINUTES = 36_500, 2880
 _WEEK, _MONTH = 7, 30
-
-
-def routes(
-    reader: ReaderSite,
-    channels: Channels,
-    following: Following,
-    feeds: Feeds,
-    reading: ReaderViews,
-    images: Images,
-    *,
-    polls: PollOnRequest,
-    settings_of: SettingsOf,
-    signed: SignedFeeds,
-    most: Most,
-    articles: ArticleStage,
-    limiter: RateLimiter,
-    undo: UndoRecords,
-) -> list[Route]:
-    """The routes of this module."""
-    chosen = ChosenFeeds(reader, channels, following, feeds, reading, undo, most, signed)
-    pages = FeedPages(
-        reader, channels, following, feeds, reading, images, polls, settings_of, signed, most, articles, limiter, chosen
-    )
-    one = f"{FEED}/{{feed}}"
-    return [
-        page(reader.site, FEEDS, pages.table),
-        reader.change(f"{FEEDS}/refresh", pages.refresh_all, pages.table),
-        reader.change(f"{FEEDS}/chosen", chosen.change, pages.table),
-        reader.change(f"{FEEDS}/chosen/undo", chosen.take_back, pages.table),
-        page(reader.site, f"{one}/settings", pages.settings),
-        reader.change(f"{one}/settings", pages.change, pages.settings),
-        reader.change(f"{one}/refresh", pages.refresh, pages.settings),
-        reader.change(f"{one}/pause", pages.pause, pages.settings),
-        reader.change(f"{one}/requests", pages.set_requests, pages.settings),
-        reader.change(f"{one}/sign-in", pages.sign_in, pages.settings),
-        page(reader.site, "/channels/{uid}/feeds", partial(_branch, reader, reading, images)),
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +104,14 @@ class FeedPages:
         feeds: Feeds,
         reading: ReaderViews,
         images: Images,
+        *,
         polls: PollOnRequest,
         settings_of: SettingsOf,
         signed: SignedFeeds,
         most: Most,
         articles: ArticleStage,
         limiter: RateLimiter,
-        chosen: ChosenFeeds,
+        undo: UndoRecords,
     ) -> None:
         self._reader = reader
         self._channels = channels
@@ -162,7 +125,24 @@ class FeedPages:
         self._most = most
         self._articles = articles
         self._limiter = limiter
-        self._chosen = chosen
+        self._chosen = ChosenFeeds(reader, channels, following, feeds, reading, undo, most, signed)
+
+    def routes(self) -> list[Route]:
+        """The routes of this module."""
+        one, change, chosen = f"{FEED}/{{feed}}", self._reader.change, self._chosen
+        return [
+            page(self._reader.site, FEEDS, self.table),
+            change(f"{FEEDS}/refresh", self.refresh_all, self.table),
+            change(f"{FEEDS}/chosen", chosen.change, self.table),
+            change(f"{FEEDS}/chosen/undo", chosen.take_back, self.table),
+            page(self._reader.site, f"{one}/settings", self.settings),
+            change(f"{one}/settings", self.change, self.settings),
+            change(f"{one}/refresh", self.refresh, self.settings),
+            change(f"{one}/pause", self.pause, self.settings),
+            change(f"{one}/requests", self.set_requests, self.settings),
+            change(f"{one}/sign-in", self.sign_in, self.settings),
+            page(self._reader.site, "/channels/{uid}/feeds", self.branch),
+        ]
 
     # --- one feed
 
@@ -200,7 +180,7 @@ class FeedPages:
             url="" if record.is_internal else mask_credentials(follow.url),
             site=record.home or "",
             about=record.description or "",
-            photo=await self._picture(visit, record),
+            photo=(await self._pictures(visit))(record.icon or ""),
             condition=FeedCondition.of(record, visit.now),
             advice=advice_on(record),
             most_headers=MOST_HEADERS,
@@ -326,16 +306,32 @@ class FeedPages:
         title, found = await self._articles.try_newest(record, own)
         if isinstance(found, NoArticle):
             return title, "", found.why
-        address = await self._images.addresses(visit.user)
-        href = visit.site.pages.href
-        fit = body_fitter(lambda url: href(path) if (path := address(url)) else "")
+        fit = body_fitter(await self._pictures(visit))
         html = fit(beginning_of(found.html or ""))
         return title, Markup(html), ""  # noqa: S704 - written by the sanitiser
 
-    async def _picture(self, visit: PageVisit, record: FeedRecord) -> str:
-        address = await self._images.addresses(visit.user)
-        path = address(record.icon) if record.icon else ""
-        return visit.site.pages.href(path) if path else ""
+    async def _pictures(self, visit: PageVisit) -> Callable[[str], str]:
+        """From the address of a picture to the one here; empty if there is none."""
+        address, href = await self._images.addresses(visit.user), visit.site.pages.href
+        return lambda url: href(path) if url and (path := address(url)) else ""
+
+    async def branch(self, visit: PageVisit) -> Response:
+        """The feeds of a channel with their unread posts: a part of the sidebar, or a page of its own."""
+        user, uid = await self._reader.user(visit), visit.request.path_params["uid"]
+        if not NAME.match(uid):
+            raise NotFound(N_("There is no such channel."))
+        branch, picture = await asyncio.gather(self._reading.branch(user, uid), self._pictures(visit))
+        shown = {
+            "feeds": branch,
+            "uid": uid,
+            "picture": picture,
+            "start": lambda feed: TimelinePlace(uid, "all", feed).start,
+        }
+        if "part" in visit.query:
+            return visit.page("branch.html", **shown)
+        links = await self._reader.links(visit)
+        channel = next((link for link in links if link.uid == uid), None)
+        return visit.page("channel-feeds.html", **shown, channel=channel, channels=links)
 
     # --- all feeds
 
@@ -501,28 +497,3 @@ def advice_on(record: FeedRecord) -> str:
 
 
 # --- the sidebar --------------------------------------------------------------------------------------------------
-
-
-async def _branch(reader: ReaderSite, reading: ReaderViews, images: Images, visit: PageVisit) -> Response:
-    """The feeds of a channel with their unread posts: a part of the sidebar, or a page of its own."""
-    user, uid = await reader.user(visit), visit.request.path_params["uid"]
-    if not NAME.match(uid):
-        raise NotFound(N_("There is no such channel."))
-    branch, address = await asyncio.gather(reading.branch(user, uid), images.addresses(user))
-    href = visit.site.pages.href
-
-    def picture(url: str) -> str:
-        path = address(url) if url else ""
-        return href(path) if path else ""
-
-    shown = {
-        "feeds": branch,
-        "uid": uid,
-        "picture": picture,
-        "start": lambda feed: TimelinePlace(uid, "all", feed).start,
-    }
-    if "part" in visit.query:
-        return visit.page("branch.html", **shown)
-    links: ChannelLinks = await reader.links(visit)
-    channel = next((link for link in links if link.uid == uid), None)
-    return visit.page("channel-feeds.html", **shown, channel=channel, channels=links)
