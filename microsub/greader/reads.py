@@ -31,6 +31,7 @@ from microsub.greader.turns import UserTurns
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches
 from microsub.timelines import Arrival, ReaderViews, unread_by_channel
+from microsub.web.headers import is_among
 from microsub.web.responses import CORS, HttpReply
 
 MOST_IDS = 200_000
@@ -239,5 +240,4 @@ def _validated(call: NativeCall, value: object) -> HttpReply:
         (b"etag", tag.encode()),
         *CORS,
     ]
-    known = {one.strip().removeprefix("W/") for one in call.known.split(",")}
-    return HttpReply(b"", headers, 304) if tag in known else HttpReply(body, headers)
+    return HttpReply(b"", headers, 304) if is_among(tag, call.known) else HttpReply(body, headers)

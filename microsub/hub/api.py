@@ -22,7 +22,7 @@ from microsub.hub.subscriptions import request_of
 from microsub.hub.topics import Topic, Topics
 from microsub.redis.protocol import Redis
 from microsub.web.actions import Action, Call, Reply, Table, channel_in
-from microsub.web.headers import client_of
+from microsub.web.headers import client_of, knows
 from microsub.web.params import in_turn, read_body, urlencoded
 from microsub.web.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
 from microsub.web.types import FORM
@@ -156,8 +156,7 @@ class TopicEndpoint(HttpEndpoint):
             (b"referrer-policy", b"no-referrer"),
             (b"x-robots-tag", b"noindex"),
         ]
-        given = ", ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"if-none-match")
-        if tag in {one.strip().removeprefix("W/") for one in given.split(",")}:
+        if knows(scope, tag):
             return HttpReply(b"", headers, 304)
         body = b"" if scope["method"] == "HEAD" else document.body
         return HttpReply(body, [*headers, (b"content-type", document.content_type.encode())])

@@ -44,7 +44,7 @@ from microsub.base.identifiers import same_me
 from microsub.base.rate_limits import network_of, wide_network_of
 from microsub.base.urls import mask_credentials
 from microsub.configuration.model import IdentitySettings
-from microsub.fetch import Answered, FetchFailed, RequestFailure, Sender, Sending
+from microsub.fetch import Answered, FetchFailed, RequestFailure, Sender, Sending, retry_after
 from microsub.identity.limits import PROFILE_RECENT, REFUSED_TOKEN
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.documents import TokenAnswer, read_check, read_introspection
@@ -203,8 +203,8 @@ def _endpoints(profile: Profile) -> _Endpoints:
 
 
 def _no_answer(answer: Answered) -> RequestFailure:
-    wait = answer.headers.get("retry-after", "")
-    seconds = min(int(wait), _LONGEST_WAIT) if wait.isascii() and wait.isdigit() and len(wait) < 10 else None
+    wait = retry_after(answer.headers.get("retry-after"), time.time())
+    seconds = None if wait is None else min(wait, _LONGEST_WAIT)
     return RequestFailure(f"the server answered {answer.status}", retry_after=seconds)
 
 

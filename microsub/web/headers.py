@@ -74,6 +74,16 @@ def header(scope: Scope, name: bytes) -> str:
     return ", ".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)
 
 
+def knows(scope: Scope, tag: str) -> bool:
+    """Whether the client has the document with that `ETag` already (RFC 9110, 13.1.2)."""
+    return is_among(tag, header(scope, b"if-none-match"))
+
+
+def is_among(tag: str, known: str) -> bool:
+    """Whether `tag` is one of those in an `If-None-Match`."""
+    return not {"*", tag}.isdisjoint(one.strip().removeprefix("W/") for one in known.split(","))
+
+
 def bearer(scope: Scope) -> str | None:
     """The token in `Authorization: Bearer …`, with the scheme in any case; None without one."""
     for name, value in scope["headers"]:

@@ -47,7 +47,7 @@ from microsub.model.reader import Credential
 from microsub.outputs.contents import OutputContents
 from microsub.outputs.store import OutputFeeds, Reservation
 from microsub.web.cookies import PageCookies
-from microsub.web.headers import PublicAddress, bearer, client_of, header
+from microsub.web.headers import PublicAddress, bearer, client_of, header, knows
 from microsub.web.params import collect, urlencoded
 from microsub.web.responses import (
     Header,
@@ -362,7 +362,7 @@ def _reply(
     modified = None if feed.is_limited else datetime.fromtimestamp(int(feed.modified), UTC)
     # Not later than the reply's own `Date`, which the server renews once a second.
     stated = modified and min(modified, datetime.fromtimestamp(int(now) - 1, UTC))
-    headers = [*_headers(feed, form, archive, tag, stated), *_hubs(written.document, form)]
+    headers = [*_headers(feed, archive, tag, stated), *_hubs(written.document, form)]
     if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
     kind: Header = (b"content-type", FORMATS[form].content_type.encode())
@@ -376,7 +376,7 @@ def _reply(
     return HttpReply(body, [*headers, kind])
 
 
-def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modified: datetime | None) -> list[Header]:
+def _headers(feed: OutputFeed, archive: str | None, tag: str, modified: datetime | None) -> list[Header]:
     if feed.is_limited:
         caching = "private, no-cache"
     else:
@@ -403,9 +403,8 @@ def _hubs(document: FeedDocument, form: str) -> list[Header]:
 
 def _is_known(scope: Scope, tag: str, modified: datetime | None, now: float) -> bool:
     """Whether the client already has this document (RFC 9110, 13.2.2)."""
-    if given := header(scope, b"if-none-match"):
-        known = {one.strip().removeprefix("W/") for one in given.split(",")}
-        return "*" in known or tag in known
+    if header(scope, b"if-none-match"):
+        return knows(scope, tag)
     if modified is None or (since := _date(header(scope, b"if-modified-since"))) is None:
         return False
     # A second change within the same second would be missed.
