@@ -8,7 +8,7 @@ from typing import Protocol
 from microsub.accounts import UserQuotas
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
-from microsub.identity.clients import App
+from microsub.identity.protocol.clients import App
 from microsub.identity.provider import LONGEST_NAME, GrantedApp
 from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
 from microsub.timelines import Channels
@@ -75,7 +75,7 @@ class AppChannels:
         taken = {name.casefold() for _, name in channels}
         title = app.title[: LONGEST_NAME - 4]
         names = (title if number == 1 else f"{title} {number}" for number in range(1, len(taken) + 2))
-        chosen = await self._sources.former_channel(user, app.info.id) or NEW_CHANNEL
+        chosen = await self._sources.former_channel(user, app.id) or NEW_CHANNEL
         return channels, chosen, next(name for name in names if name.casefold() not in taken)
 
     async def source(self, user: str, app: App, uid: str, name: str, now: float) -> str:
@@ -90,7 +90,7 @@ class AppChannels:
             uid = (await self._channels.create(user, name, now, most=quotas.channels or 0)).uid
         elif not NAME.match(uid):
             return ""
-        client, shown_name = app.info.id, app.title[:LONGEST_NAME]
+        client, shown_name = app.id, app.title[:LONGEST_NAME]
         known = await self._sources.of_app(user, client, uid)
         most = quotas.sources or 0
         made = known or await self._sources.create(user, uid, shown_name, now, app=client, most=most)

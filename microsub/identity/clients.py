@@ -19,14 +19,14 @@ from typing import TypeVar
 import structlog
 
 from microsub.base.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
-from microsub.base.identifiers import identifier, same_origin, shown
+from microsub.base.identifiers import identifier, same_origin
 from microsub.base.rate_limits import RateLimiter, Slot, is_public, network_of
 from microsub.base.texts import N_, Sentence, duration
 from microsub.base.ttl_cache import TtlCache
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
 from microsub.formats.xml.media import type_of
 from microsub.identity.limits import CLIENT, CLIENT_FAILURE, CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
-from microsub.identity.protocol.clients import READ_CLIENT, ClientInfo, may_be_asked
+from microsub.identity.protocol.clients import READ_CLIENT, App, may_be_asked
 from microsub.parsing.pool import ParsePool
 from microsub.redis.attempts import AttemptCounts
 
@@ -45,45 +45,6 @@ _ACCEPT = "application/json, text/html;q=0.9, application/xhtml+xml;q=0.8, */*;q
 _KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class App:
-    """An app as it is shown. `logo` is a `data:` URL of our own copy.
-
-    `answered`: its metadata was received; `is_claimed`: a program on the user's machine claims to be this app, without
-    proof.
-    """
-
-    info: ClientInfo
-    logo: str | None = None
-    answered: bool = False
-    is_claimed: bool = False
-
-    @property
-    def is_near(self) -> bool:
-        """Whether its own address is on the user's machine."""
-        return identifier(self.info.id).is_loopback
-
-    @property
-    def host(self) -> str:
-        """Its host, with the port unless it is the default one."""
-        where = identifier(self.info.id)
-        return where.host if where.port is None else f"{where.host}:{where.port}"
-
-    @property
-    def address(self) -> str:
-        """Its identifier, in a form for pages, if that says more than `host`; otherwise empty."""
-        where = identifier(self.info.id)
-        is_plain = (where.scheme == "https" or where.is_loopback) and (where.path, where.query) == ("/", "")
-        return "" if is_plain else shown(self.info.id)
-
-    @property
-    def title(self) -> str:
-        """A short name: the app's own name, otherwise its host."""
-        if self.info.name:
-            return self.info.name
-        return self.info.id.partition("://")[2].removesuffix("/")
 
 
 T = TypeVar("T")
@@ -155,14 +116,14 @@ class ClientApps:
         Only the identifier if the app can't be reached or takes longer than `patience`. Without the logo for visitors
         without a session. Raises TooManyRequests if a request would be needed but the limits are reached.
         """
-        app = App(ClientInfo(client))
+        app = App(client)
         if not may_be_asked(client):
             return app
         try:
             async with asyncio.timeout(self._patience):
                 app = await self._asked(self._known, client, asker, lambda: self._ask(client))
-                if asker.user and app.info.logo:
-                    return replace(app, logo=await self._logo(app.info.logo, asker))
+                if asker.user and app.logo:
+                    return replace(app, picture=await self._logo(app.logo, asker))
         except (FetchError, ParseError, ParserUnavailable) as error:
             log.info("the metadata of an app could not be read", client=client, why=type(error).__name__)
         except TimeoutError:
@@ -214,7 +175,7 @@ class ClientApps:
             raise ParseError(client, "its page is on another host")
         page = answer.final_url
         said = client, page, answer.content_type, answer.headers.get("link")
-        return App(await self._parser.run(READ_CLIENT, page, answer.body, *said), answered=True)
+        return replace(await self._parser.run(READ_CLIENT, page, answer.body, *said), answered=True)
 
     async def _picture(self, url: str) -> str:
         """Our copy of a logo; empty unless it is a harmless image. Raises FetchError."""

@@ -40,8 +40,8 @@ from microsub.base.errors import (
 )
 from microsub.base.identifiers import known_me
 from microsub.base.texts import N_, Sentence
-from microsub.identity.clients import App, ClientApps
-from microsub.identity.protocol.clients import AuthorizationRequest, canonical_client_id, pkce_matches, read_scope
+from microsub.identity.clients import ClientApps
+from microsub.identity.protocol.clients import App, AuthorizationRequest, canonical_client_id, pkce_matches, read_scope
 from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.model.reader import ALL_SCOPES, NATIVE_APP, understood
 from microsub.redis.protocol import Redis

@@ -10,13 +10,13 @@ from playwright.async_api import Page
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.identifiers import canonical_me
-from microsub.identity.protocol.clients import ClientInfo, allowed_redirect
+from microsub.identity.protocol.clients import App, allowed_redirect
 from microsub.identity.protocol.links import profile_links
 from tests.browser.tab import Tab
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-APP = ClientInfo("https://app.example/")
+APP = App("https://app.example/")
 BETWEEN = [
     *("", "/", "//", "\\", "/\\", "\\\\", "@", ":", ":@", "?", "#", ".", "..", ";", "%", "&", "=", " ", "\t"),
     *("\n", "\r"),
@@ -83,7 +83,7 @@ async def test_answers_stay_with_the_app(here: Tab) -> None:
 
 async def test_a_published_address_is_the_one_that_was_meant(here: Tab) -> None:
     """An app that publishes an address doesn't allow a similar one."""
-    published = ClientInfo(APP.id, redirect_uris=frozenset({"https://other.example/back", "app.example:/back"}))
+    published = App(APP.id, redirect_uris=frozenset({"https://other.example/back", "app.example:/back"}))
     passed = [text for text in tricky() if allowed_redirect(published, text)]
     foreign = [text for text in passed if not text.lower().startswith("https://app.example")]
     assert foreign == ["app.example:/back"]

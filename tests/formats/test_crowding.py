@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.formats.html.trees import MOST_ATTRIBUTES, is_crowded, tree_of
-from microsub.identity.protocol.clients import ClientInfo, read_client
+from microsub.identity.protocol.clients import App, read_client
 
 SEPARATED = {
     "spaces": " a{n}=1",
@@ -60,4 +60,4 @@ def test_crowded_documents_are_kept_from_parsers() -> None:
     page = f'<link rel="redirect_uri" href="/x"><div class="h-app"><p class="p-name">App</p></div>{text}'
     assert tree_of(page).css("link") == []
     app = "https://app.example/"
-    assert read_client(page.encode(), app, app, "text/html", None) == ClientInfo(app)
+    assert read_client(page.encode(), app, app, "text/html", None) == App(app)

@@ -364,7 +364,7 @@ def metadata_findings(metadata: ServerMetadata, url: str, named: Mapping[str, st
     """Findings about the provider's metadata; `named` are the page's addresses by relation."""
     yield say("metadata", url=url, issuer=metadata.issuer)
     yield from _issuer_findings(metadata.issuer)
-    if "S256" not in metadata.code_challenge_methods_supported:
+    if not metadata.has_pkce:
         yield say("no-pkce")
     if not metadata.iss_in_response:
         yield say("no-iss")

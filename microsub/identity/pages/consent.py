@@ -19,13 +19,13 @@ from microsub.base.errors import InvalidRequest, OAuthRefused, ProfileError, Too
 from microsub.base.identifiers import alike, known_me, shown
 from microsub.base.texts import N_, Sentence
 from microsub.identity.app_channels import AppChannels
-from microsub.identity.clients import App, ClientApps, ConsentLimit
+from microsub.identity.clients import ClientApps, ConsentLimit
 from microsub.identity.limits import PROFILE_RECENT
 from microsub.identity.pages.visits import asker
 from microsub.identity.profiles import Profiles
 from microsub.identity.protocol.clients import (
+    App,
     AuthorizationRequest,
-    ClientInfo,
     Query,
     allowed_redirect,
     answer_url,
@@ -130,7 +130,7 @@ async def app_behind(clients: ClientApps, next_: str, visit: PageVisit) -> App |
     try:
         app = await clients.find(target.client, asker(visit))
     except TooManyRequests:
-        app = App(ClientInfo(target.client))
+        app = App(target.client)
     return shown_app(app, target.redirect)
 
 
@@ -142,10 +142,10 @@ def shown_app(app: App, redirect: str) -> App | None:
     this app. The reply stays on the user's own machine, so the user may decide; but the program isn't shown with the
     app's name and logo.
     """
-    if allowed_redirect(app.info, redirect):
+    if allowed_redirect(app, redirect):
         return app
-    if may_be_asked(app.info.id) and not app.info.redirect_uris and is_loopback_redirect(redirect):
-        return App(ClientInfo(app.info.id), is_claimed=True)
+    if may_be_asked(app.id) and not app.redirect_uris and is_loopback_redirect(redirect):
+        return App(app.id, is_claimed=True)
     return None
 
 
@@ -211,7 +211,7 @@ class ConsentPages:
             "authorize.html",
             # Chrome applies the policy to every redirect after the form, and apps redirect to further addresses.
             form_to=[f"{asked.redirect.partition(':')[0].lower()}:"],
-            images=["data:"] if app.logo else [],
+            images=["data:"] if app.picture else [],
             why="",
             app=app,
             place=_place(asked.redirect),
@@ -349,7 +349,7 @@ def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAu
 
 
 def _wrong_target(app: App, redirect: str) -> str:
-    values = {"target": shown(redirect), "app": app.info.id}
+    values = {"target": shown(redirect), "app": app.id}
     if app.answered:
         return Sentence(
             "it wants to send you to '{target}', which '{app}' doesn't list among its redirect URLs", **values

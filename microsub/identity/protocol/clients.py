@@ -58,11 +58,12 @@ _CUSTOM = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):[!$-;=?-\[\]_a-z~]+")
 
 
 @dataclass(frozen=True, slots=True)
-class ClientInfo:
+class App:
     """An app's claims about itself, shown next to its `id`, which is the only proven part.
 
     `url` is its own page. `redirect_uris` are those that it publishes outside its own origin, absolute, exactly as they
-    must be requested.
+    must be requested. `picture` is a `data:` URL of our own copy of the `logo`; `answered`: its metadata was received;
+    `is_claimed`: a program on the user's machine claims to be this app, without proof.
     """
 
     id: str
@@ -70,6 +71,32 @@ class ClientInfo:
     url: str | None = None
     logo: str | None = None
     redirect_uris: frozenset[str] = frozenset()
+    picture: str | None = None
+    answered: bool = False
+    is_claimed: bool = False
+
+    @property
+    def is_near(self) -> bool:
+        """Whether its own address is on the user's machine."""
+        return identifier(self.id).is_loopback
+
+    @property
+    def host(self) -> str:
+        """Its host, with the port unless it is the default one."""
+        where = identifier(self.id)
+        return where.host if where.port is None else f"{where.host}:{where.port}"
+
+    @property
+    def address(self) -> str:
+        """Its identifier, in a form for pages, if that says more than `host`; otherwise empty."""
+        where = identifier(self.id)
+        is_plain = (where.scheme == "https" or where.is_loopback) and (where.path, where.query) == ("/", "")
+        return "" if is_plain else shown(self.id)
+
+    @property
+    def title(self) -> str:
+        """A short name: the app's own name, otherwise its host."""
+        return self.name or self.id.partition("://")[2].removesuffix("/")
 
 
 def canonical_client_id(text: str) -> str:
@@ -90,7 +117,7 @@ def may_be_asked(client_id: str) -> bool:
     return not identifier(client_id).is_loopback
 
 
-def read_client(body: bytes, client_id: str, url: str, content_type: str | None, link_header: str | None) -> ClientInfo:
+def read_client(body: bytes, client_id: str, url: str, content_type: str | None, link_header: str | None) -> App:
     """The metadata of `client_id` in its document at `url`: JSON, or a page with an h-app.
 
     Raises ParseError for a JSON document that belongs to another client or can't be read. A page may have no metadata.
@@ -100,7 +127,7 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
         return _from_json(read_object(body, url), client_id, url)
     links = (link for link in written_links(body, url, content_type, link_header) if "redirect_uri" in link.rels)
     targets = [target for link in links if (target := _redirect(link.target, link.base))]
-    info = ClientInfo(client_id, redirect_uris=frozenset(targets[:_MOST_REDIRECTS]))
+    info = App(client_id, redirect_uris=frozenset(targets[:_MOST_REDIRECTS]))
     if page_of(body, content_type) is None:
         return info
     return _with_app(info, decode(body[:_LONGEST_PAGE], content_type), url)
@@ -109,7 +136,7 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
 READ_CLIENT = Task(read_client, thorough=False)
 
 
-def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
+def allowed_redirect(info: App, redirect_uri: str) -> bool:
     """Whether users may be redirected to `redirect_uri`.
 
     It must have the client's own scheme, host and port, or be published by it: exactly, except for the port of a
@@ -165,7 +192,7 @@ def _redirect(value: object, base: str) -> str | None:
     return endpoint(value, base) if base and not custom else None
 
 
-def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
+def _from_json(document: Document, client_id: str, url: str) -> App:
     said = document.get("client_id")
     try:
         same = isinstance(said, str) and canonical_client_id(said) == client_id
@@ -186,7 +213,7 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
         else []
     )
     home = endpoint(document.get("client_uri")) if document.get("client_uri") else None
-    return ClientInfo(
+    return App(
         client_id,
         name=_name(text_of(document, "client_name")),
         # The app's page must be a prefix of the document's URL: https://indieauth.spec.indieweb.org/#client-metadata
@@ -196,7 +223,7 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
     )
 
 
-def _with_app(info: ClientInfo, text: str, url: str) -> ClientInfo:
+def _with_app(info: App, text: str, url: str) -> App:
     """The metadata with name and picture of the h-app (or h-x-app) on the page at the client's identifier."""
     if is_crowded(text):
         return info

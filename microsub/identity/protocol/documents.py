@@ -129,16 +129,12 @@ def seconds_of(document: Document, name: str, url: str) -> float | None:
     return min(max(float(value), 0.0), _LATEST)
 
 
-_MOST_VALUES = 100
-_LONGEST_VALUE = 100
-
-
 @dataclass(frozen=True, slots=True)
 class ServerMetadata:
     """A server's own metadata.
 
     `issuer` is as the server writes it: replies contain exactly this text. `iss_in_response`: every response of the
-    authorization endpoint contains the issuer (RFC 9207), so a response without it is invalid. Absent lists are empty.
+    authorization endpoint contains the issuer (RFC 9207), so one without it is invalid. `has_pkce`: it checks PKCE.
     """
 
     issuer: str
@@ -146,9 +142,7 @@ class ServerMetadata:
     token_endpoint: str
     introspection_endpoint: str | None = None
     revocation_endpoint: str | None = None
-    userinfo_endpoint: str | None = None
-    scopes_supported: frozenset[str] = frozenset()
-    code_challenge_methods_supported: frozenset[str] = frozenset()
+    has_pkce: bool = False
     iss_in_response: bool = False
 
 
@@ -160,16 +154,14 @@ def read_metadata(body: bytes, url: str, *, private: bool = False) -> ServerMeta
     could pretend to be another.
     """
     document = read_object(body, url)
-    issuer = _issuer(document.get("issuer"), url, private)
+    issuer, methods = _issuer(document.get("issuer"), url, private), document.get("code_challenge_methods_supported")
     return ServerMetadata(
         issuer,
         _required(document, "authorization_endpoint", url),
         _required(document, "token_endpoint", url),
         introspection_endpoint=_optional(document, "introspection_endpoint", url),
         revocation_endpoint=_optional(document, "revocation_endpoint", url),
-        userinfo_endpoint=_optional(document, "userinfo_endpoint", url),
-        scopes_supported=_texts(document, "scopes_supported"),
-        code_challenge_methods_supported=_texts(document, "code_challenge_methods_supported"),
+        has_pkce=isinstance(methods, list) and PKCE_METHOD in methods,
         iss_in_response=document.get("authorization_response_iss_parameter_supported") is True,
     )
 
@@ -225,17 +217,6 @@ def _optional(document: Document, name: str, url: str) -> str | None:
     if found is None:
         raise ParseError(url, f"'{name}': found '{shown(str(value))}', expected the URL of the endpoint")
     return found
-
-
-def _texts(document: Document, name: str) -> frozenset[str]:
-    values = document.get(name)
-    if not isinstance(values, list):
-        return frozenset()
-    return frozenset(
-        value
-        for value in values[:_MOST_VALUES]
-        if isinstance(value, str) and value.isascii() and value.isprintable() and 0 < len(value) <= _LONGEST_VALUE
-    )
 
 
 def is_own(url: str | None, base: str) -> bool:
@@ -338,15 +319,14 @@ class TokenAnswer:
 class CodeAnswer:
     """The reply to a redeemed code.
 
-    `me` is canonical, but only a claim until `Profiles.confirm` has checked it. `expires` is in Unix seconds. Tokens
-    are visible ASCII, and not shown by `repr`.
+    `me` is canonical, but only a claim until `Profiles.confirm` has checked it. `expires` is in Unix seconds. The
+    token is visible ASCII, and not shown by `repr`.
     """
 
     me: str
     access_token: str | None = field(default=None, repr=False)
     scopes: frozenset[str] = frozenset()
     expires: float | None = None
-    refresh_token: str | None = field(default=None, repr=False)
 
 
 def read_introspection(body: bytes, url: str, *, now: float, private: bool = False) -> TokenAnswer:
@@ -386,7 +366,6 @@ def read_code_answer(
         access_token=access_token,
         scopes=scopes_of(document, url),
         expires=None if lifetime is None else now + lifetime,
-        refresh_token=secret_of(document, "refresh_token", url),
     )
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from microsub.base.errors import InvalidRequest
 from microsub.base.identifiers import identifier
 from microsub.identity.protocol.clients import (
-    ClientInfo,
+    App,
     allowed_redirect,
     canonical_client_id,
     is_loopback_redirect,
     read_client,
 )
 
-APP = ClientInfo(
+APP = App(
     "https://app.example/id",
     redirect_uris=frozenset({"https://other.example/back?x=1", "exampleapp://signed-in", "javascript:alert(1)"}),
 )
@@ -127,14 +127,14 @@ def test_no_open_redirects(redirect: str) -> None:
 @given(st.text(max_size=80) | st.from_regex(r"\Ahttps://app\.example[\x00-\x7f]{0,20}\Z"))
 def test_unlisted_redirects_are_on_the_own_origin(redirect: str) -> None:
     """This holds for any spelling."""
-    info = ClientInfo("https://app.example/")
+    info = App("https://app.example/")
     if allowed_redirect(info, redirect):
         assert identifier(redirect).origin == "https://app.example"
         assert redirect.isascii()
         assert redirect.isprintable()
 
 
-NATIVE = ClientInfo("https://app.example/id", redirect_uris=frozenset({"http://127.0.0.1/back", "http://[::1]:80/"}))
+NATIVE = App("https://app.example/id", redirect_uris=frozenset({"http://127.0.0.1/back", "http://[::1]:80/"}))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_only_the_port_of_a_loopback_address_is_free(redirect: str) -> None:
 def test_localhost_is_a_loopback_address() -> None:
     """Many programs listen there (RFC 8252, 8.3); names that only look like it are hosts like any other."""
     assert is_loopback_redirect("http://localhost:7881/")
-    listed = ClientInfo("https://app.example/id", redirect_uris=frozenset({"http://localhost/back"}))
+    listed = App("https://app.example/id", redirect_uris=frozenset({"http://localhost/back"}))
     assert allowed_redirect(listed, "http://localhost:41753/back")
     for other in ("https://localhost/", "http://localhost.evil.example/", "http://x.localhost/"):
         assert not is_loopback_redirect(other)

@@ -28,7 +28,7 @@ async def test_a_document_and_its_logo_are_fetched_once() -> None:
     clients = ClientApps(apps, PARSER, patience=60)
     found = await asyncio.gather(*(clients.find(APP, ANN) for _ in range(5)))
     assert {app.title for app in found} == {"App"}
-    assert (found[0].logo or "").startswith("data:image/png;base64,")
+    assert (found[0].picture or "").startswith("data:image/png;base64,")
     assert apps.asked == [APP, f"{APP}logo"]
 
 
@@ -39,7 +39,7 @@ async def test_an_app_on_the_same_machine_is_not_fetched(client: str) -> None:
     """For the server, a loopback address is its own machine, not the reader's."""
     apps = Apps()
     app = await ClientApps(apps, PARSER, patience=60).find(client, ANN)
-    assert (app.info.id, app.answered, apps.asked) == (client, False, [])
+    assert (app.id, app.answered, apps.asked) == (client, False, [])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ async def test_unusable_metadata_leaves_the_identifier(body: bytes, kind: str, s
     clients = ClientApps(apps, PARSER, patience=60)
     for _ in range(2):
         app = await clients.find(APP, ANN)
-        assert (app.title, app.info.name, app.answered) == ("app.example", None, False)
+        assert (app.title, app.name, app.answered) == ("app.example", None, False)
     assert apps.asked == [APP]
 
 
@@ -98,7 +98,7 @@ async def test_requests_are_bounded_and_dont_identify_the_reader() -> None:
     ]
     assert all(s.limits.total <= 4 for s in seen)
     assert seen[1].limits.body == MAX_LOGO
-    assert app.logo is None
+    assert app.picture is None
 
 
 async def test_a_bug_isnt_taken_for_an_unreachable_app() -> None:
@@ -133,7 +133,7 @@ async def test_a_slow_app_delays_no_page() -> None:
     apps.say(APP, {"client_id": APP, "client_name": "App"})
     clients = ClientApps(apps, PARSER, patience=0.01)
     app = await clients.find(APP, ANN)
-    assert (app.info.id, app.answered) == (APP, False)
+    assert (app.id, app.answered) == (APP, False)
     apps.gate.set()
     assert (await ClientApps(apps, PARSER, patience=60).find(APP, ANN)).title == "App"
     while clients.would_ask(APP):
@@ -151,7 +151,7 @@ async def test_a_slow_logo_is_left_out() -> None:
     while clients.would_ask(APP):
         await asyncio.sleep(0)
     app = await clients.find(APP, ANN)
-    assert (app.title, app.logo, app.answered) == ("App", None, True)
+    assert (app.title, app.picture, app.answered) == ("App", None, True)
     apps.gate.set()
 
 
@@ -162,8 +162,8 @@ async def test_a_stranger_gets_no_logo_fetched() -> None:
     apps.say("https://pictures.example/logo", PNG)
     clients = ClientApps(apps, PARSER, patience=60)
     app = await clients.find(APP, STRANGER)
-    assert (app.title, app.logo, apps.asked) == ("App", None, [APP])
-    assert (await clients.find(APP, ANN)).logo
+    assert (app.title, app.picture, apps.asked) == ("App", None, [APP])
+    assert (await clients.find(APP, ANN)).picture
     assert apps.asked == [APP, "https://pictures.example/logo"]
 
 

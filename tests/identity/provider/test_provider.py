@@ -6,8 +6,8 @@ import pytest
 
 from microsub.accounts.store import Accounts
 from microsub.base.errors import Forbidden, OAuthRefused
-from microsub.identity.clients import App, ClientApps
-from microsub.identity.protocol.clients import AuthorizationRequest, ClientInfo
+from microsub.identity.clients import ClientApps
+from microsub.identity.protocol.clients import App, AuthorizationRequest
 from microsub.identity.provider import IndieAuthProvider
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
@@ -42,7 +42,7 @@ async def let_in(
     granting: IndieAuthProvider, user: str = "ann", client: str = ONE, *chosen: str, now: float = NOW
 ) -> str:
     """The access token of an allowed app."""
-    app = App(ClientInfo(client, name="One" if client == ONE else None))
+    app = App(client, name="One" if client == ONE else None)
     code = await granting.agree(user, asked(client), app, chosen or ("read",), now)
     _, issued = await granting.redeem(code, client, f"{client}back", "", now)
     return issued.access
@@ -77,7 +77,7 @@ async def test_users_without_profile_url_cant_sign_in_elsewhere(
     granting: IndieAuthProvider, accounts: Accounts
 ) -> None:
     """It is required at consent, and also later."""
-    app = App(ClientInfo(ONE))
+    app = App(ONE)
     with pytest.raises(Forbidden, match="disabled"):
         await granting.agree("nobody", asked(), app, ["read"], NOW)
     with pytest.raises(Forbidden):
@@ -92,7 +92,7 @@ async def test_users_without_profile_url_cant_sign_in_elsewhere(
 
 async def test_replies_have_the_users_current_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
     """A token belongs to an account; its reply has the account's current profile URL in canonical form."""
-    code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
+    code = await granting.agree("ann", asked(), App(ONE), ["read"], NOW)
     (me, _), issued = await granting.redeem(code, ONE, f"{ONE}back", "", NOW)
     assert me == "https://ann.example/"
     await accounts.set_me("ann", "https://ann.example/new")
