@@ -238,22 +238,20 @@ class Items:
         """The wire JSON of these items, without per-user fields; None for missing ones. One round trip."""
         return [data for (data,) in await self.fields(ids, ("Data",))]
 
-    async def data_up_to(
-        self, ids: Sequence[str], most: int, *, within_reach: bool = False
-    ) -> list[bytes | int | None]:
-        """The same as `data`, but the size in bytes for items with more than `most`. One round trip.
-
-        `within_reach`: `AWAY` for items that can't be read because their master of the cluster is away.
-        """
+    async def data_up_to(self, ids: Sequence[str], most: int) -> list[bytes | int | None]:
+        """The same as `data`, but the size in bytes for items with more than `most`. One round trip."""
         if not ids:
             return []
-        found = zip(ids, await self._read(ids, most, within_reach=within_reach), strict=True)
+        found = zip(ids, await self._read(ids, most), strict=True)
         return [unpacked(data, item_id) if isinstance(data, bytes) and data else data for item_id, data in found]
 
     async def texts_up_to(
         self, ids: Sequence[str], most: int, *, within_reach: bool = False
     ) -> list[Texts | bytes | int | None]:
-        """The same as `data_up_to`, with the full text of those items that have one. One round trip."""
+        """The same as `data_up_to`, with the full text of those items that have one. One round trip.
+
+        `within_reach`: `AWAY` for items that can't be read because their master of the cluster is away.
+        """
         if not ids:
             return []
         found = zip(ids, await self._read(ids, most, within_reach=within_reach, full=True), strict=True)

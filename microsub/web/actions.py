@@ -138,15 +138,15 @@ def entries_in(params: Params) -> list[str]:
     return [entry for entry in found if _ID.match(entry)]
 
 
-def url_in(params: Params, parameter: str = "url") -> str:
-    """The absolute http(s) URL in `parameter`, without white space around it.
+def url_in(params: Params) -> str:
+    """The absolute http(s) URL in `url`, without white space around it.
 
     `feed:` URLs count as the URL in them.
     """
-    found = params.need(parameter, "an absolute http or https URL")
+    found = params.need("url", "an absolute http or https URL")
     text = web_address(found)
     if text is None:
-        raise wrong(parameter, found, f"an absolute http or https URL of at most {LONGEST_FOLLOWED} bytes")
+        raise wrong("url", found, f"an absolute http or https URL of at most {LONGEST_FOLLOWED} bytes")
     return text
 
 

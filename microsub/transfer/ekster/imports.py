@@ -98,7 +98,7 @@ class Importing:
                 "the URL, and the number of the database at its end"
             )
         report = ImportReport(user, dry_run, notes=list(warnings))
-        wanted = _with_notifications(old, uids)
+        wanted = _with_notifications(old)
         if await self.accounts.user(user) is None:
             await self.people.vet(made := Change(ChangeKind.USER_ADDED, user, value=old.me))
             if not dry_run:
@@ -249,7 +249,7 @@ class Importing:
         await self.adder.fill(user, uid, record.id, ids, await self.channel_settings(user, uid), now)
 
 
-def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:
+def _with_notifications(old: UserConfig) -> list[ChannelConfig]:
     """The channels to import; `notifications` always exists, declared or not."""
     channels = list(old.channels)
     if NOTIFICATIONS not in old.by_uid():
