@@ -133,7 +133,7 @@ class FeedCache:
         """
         _require_text(url)
         own = self._ttls.get(canonical_feed_url(url), self._ttl) if ttl is None else ttl
-        found = await self._copies.find(Ask(url, own, force, offline), self._judge)
+        found = await self._copies.find(Ask(FetchRequest(url), own, force, offline), self._judge)
         error = None if found.failure is None else _error(url, found.failure)
         if found.document is None:
             raise error or FetchError(mask_credentials(url), OFFLINE, "there is no stored copy")
@@ -296,16 +296,7 @@ class CachingFetcher:
         """
         if without_credentials(request.url) != request.url:
             return await self._fetcher.fetch(request)
-        ask = Ask(
-            request.url,
-            self._ttl,
-            since=request.since,
-            etag=request.etag,
-            last_modified=request.last_modified,
-            subscribers=request.subscribers,
-            user_agent=request.user_agent,
-        )
-        found = await self._copies.find(ask, _judge)
+        found = await self._copies.find(Ask(request, self._ttl), _judge)
         if request.since is not None or found.document is None:
             return await self._for_poll(request, found)
         return await self._from(request, found.document)

@@ -39,7 +39,6 @@ from microsub.cache.copy import (
 )
 from microsub.cache.storage import Storage, UrlLock
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
-from microsub.model.settings import UserAgent
 
 log = LibraryLogger("microsub.cache")
 
@@ -63,24 +62,14 @@ INLINE_BYTES = 64 * 1024
 class Ask:
     """A call to the cache. `ttl` is the caller's time to live in seconds; `force` ignores it.
 
-    A poller gives `since`, so only a copy that was checked after that Unix time counts. It also gives its own
-    validators, which are sent instead of the copy's, because a 304 must refer to what *it* has processed.
+    A poller's request has `since`, so only a copy that was checked after that Unix time counts. It also has the
+    poller's own validators, which are sent instead of the copy's, because a 304 must refer to what *it* has processed.
     """
 
-    url: str
+    request: FetchRequest
     ttl: float = DEFAULT_TTL
     force: bool = False
     offline: bool = False
-    since: float | None = None
-    etag: str | None = None
-    last_modified: str | None = None
-    subscribers: int = 0
-    user_agent: UserAgent | None = None
-
-    @property
-    def has_validators(self) -> bool:
-        """Whether the caller knows the document already."""
-        return bool(self.etag or self.last_modified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +167,7 @@ class SharedCopies:
         self._requests = _SharedRequests()
 
     async def find(self, ask: Ask, judge: Judge) -> CacheAnswer:
-        """The document at `ask.url`, requested if no copy is usable. A publisher can't make it raise."""
+        """The document at `ask.request.url`, requested if no copy is usable. A publisher can't make it raise."""
         problems: list[Exception] = []
         token = _problems.set(problems)
         try:
@@ -189,9 +178,9 @@ class SharedCopies:
         return replace(found, storage_error=problems[0]) if problems else found
 
     async def _find(self, ask: Ask, judge: Judge) -> CacheAnswer:
-        key = canonical_feed_url(ask.url)
+        key = canonical_feed_url(ask.request.url)
         # A poll is almost never answered from a copy, so its first read is the one that takes the lock.
-        looked = ask.since is None
+        looked = ask.request.since is None
         copy = await self._read(key) if looked else None
         if ask.offline:
             return CacheAnswer(self._usable(copy, ask), None, "cache", "offline")
@@ -242,7 +231,7 @@ class SharedCopies:
             return None
         now = self._clock()
         document, failure = self._usable(copy, ask), copy.failure
-        news = document is not None and (ask.since is None or document.checked_at > ask.since)
+        news = document is not None and (ask.request.since is None or document.checked_at > ask.request.since)
         if document is not None and news and not ask.force and is_fresh(document, ask.ttl, now):
             return CacheAnswer(document, None, "cache", "fresh")
         if failure is not None and is_paused(failure, now):
@@ -276,10 +265,11 @@ class SharedCopies:
         copy = held.copy
         document = self._usable(copy, ask)
         known = (document.etag, document.last_modified) if document else (None, None)
-        sent = (ask.etag, ask.last_modified) if ask.has_validators else known
-        url = key if ask.url[:5].lower() == "feed:" else ask.url
+        asked = ask.request
+        sent = (asked.etag, asked.last_modified) if asked.etag or asked.last_modified else known
+        url = key if asked.url[:5].lower() == "feed:" else asked.url
         reply = await self._fetcher.fetch(
-            FetchRequest(url, *sent, subscribers=ask.subscribers, user_agent=ask.user_agent)
+            FetchRequest(url, *sent, subscribers=asked.subscribers, user_agent=asked.user_agent)
         )
         now = self._clock()
         match reply:
@@ -303,7 +293,7 @@ class SharedCopies:
         if new.failure is not None:
             source = "cache" if document else "network"
             # A poller gets only the failure.
-            answer = "stale" if document and ask.since is None else "failed"
+            answer = "stale" if document and ask.request.since is None else "failed"
         return CacheAnswer(new.document, new.failure, source, answer, reply), new
 
     async def _judged(

@@ -40,7 +40,6 @@
 --       first; otherwise {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
 -- include: gone
--- include: unread
 -- include: unread_changes
 -- include: readings
 -- include: reading_changes

@@ -21,7 +21,6 @@
 -- include: channels
 -- include: reasons
 -- include: gone
--- include: unread
 -- include: unread_changes
 -- include: readings
 -- include: reading_changes

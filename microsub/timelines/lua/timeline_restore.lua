@@ -13,7 +13,6 @@
 -- include: active
 -- include: reasons
 -- include: gone
--- include: unread
 -- include: unread_changes
 -- include: readings
 -- include: reading_changes

@@ -10,7 +10,6 @@
 -- reply {'id id …' that were added}; {'', count}: count items are there, so these are too many; or -1: no such user
 -- include: reasons
 -- include: gone
--- include: unread
 -- include: unread_changes
 -- include: readings
 -- include: reading_changes

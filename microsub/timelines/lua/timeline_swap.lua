@@ -11,7 +11,6 @@
 -- reply nothing
 -- include: reasons
 -- include: gone
--- include: unread
 -- include: unread_changes
 -- include: readings
 -- include: reading_changes
