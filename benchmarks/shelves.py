@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from itertools import compress
 
 from benchmarks.readings import pieces
-from microsub.accounts.foreign import ForeignTokens, Principal, Vouched
-from microsub.accounts.store import Accounts
+from microsub.accounts.foreign import ForeignTokens, Vouched
+from microsub.accounts.store import Accounts, User
 from microsub.feeds.record import Feeds
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Entry
@@ -110,7 +110,7 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     accounts, channels, feeds, items = Accounts(redis), Channels(redis), Feeds(redis), Items(redis)
     await accounts.add_user(user, f"https://{user}.example/", now)
     token = await accounts.create_token(user, ["read", "follow"], "benchmarks", now)
-    foreign = await _remembered(redis, Principal(user, f"https://{user}.example/"), now)
+    foreign = await _remembered(redis, User(user, f"https://{user}.example/"), now)
     feed = await feeds.ensure(f"https://{user}.example/feed", now)
     await channels.create(user, "Home", now, HOME)
     await channels.follow(user, HOME, feed.id, feed.url, now)
@@ -142,7 +142,7 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     return Shelf(size, user, token, foreign, tuple(ids), tuple(scores))
 
 
-async def _remembered(redis: Redis, who: Principal, now: float) -> str:
+async def _remembered(redis: Redis, who: User, now: float) -> str:
     """A token of another provider, as if it had just been checked."""
     token = secrets.token_urlsafe(32)
     digest = hashlib.sha256(token.encode()).hexdigest()
