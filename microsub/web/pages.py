@@ -6,6 +6,7 @@ one's template. Texts are gettext catalogues, one file for each language.
 
 from __future__ import annotations
 
+import asyncio
 import gettext
 import gzip
 import io
@@ -22,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from microsub import (
     __version__,
@@ -54,8 +56,10 @@ _KINDS = {
 _YEAR = 31_536_000
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 """In an `Accept-Encoding` header that accepts it (RFC 9110, 12.5.3)."""
-_SHORT, _LEVEL, _LONGEST_NAME = 1400, 4, 100
-"""Bytes of a page that needs no compression; the level of the others, which takes a millisecond for 100 KB."""
+_SHORT, _LONG, _LEVEL, _LONGEST_NAME = 1400, 200_000, 4, 100
+"""Characters of a page that needs no compression, and of one that is compressed in a thread; the level, which takes a
+millisecond for 100 KB.
+"""
 
 
 @cache
@@ -226,14 +230,30 @@ def html_response(text: str, status: int, headers: Mapping[str, str], request: R
     the tokens of its forms, which differ each time; a name of random length in front hides a few bytes more or less.
     Replies to forms aren't compressed, because some show a secret.
     """
-    body, more = text.encode(), {"vary": "Accept-Encoding"}
-    if request.method == "GET" and len(body) > _SHORT and accepts_gzip(request):
-        packed = io.BytesIO()
-        name = "-" * (1 + secrets.randbelow(_LONGEST_NAME))
-        with gzip.GzipFile(name, "wb", _LEVEL, packed, mtime=0) as file:
-            file.write(body)
-        body, more["content-encoding"] = packed.getvalue(), "gzip"
-    return HTMLResponse(body, status, {**headers, **more})
+    more = {"vary": "Accept-Encoding"}
+    if request.method == "GET" and len(text) > _SHORT and accepts_gzip(request):
+        more["content-encoding"] = "gzip"
+        if len(text) > _LONG:
+            return _LongPage(text, status, {**headers, **more})
+        return HTMLResponse(_compressed(text.encode()), status, {**headers, **more})
+    return HTMLResponse(text, status, {**headers, **more})
+
+
+class _LongPage(HTMLResponse):
+    """A page that is compressed in a thread when it is sent: a post of megabytes would take the event loop for long."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = await asyncio.to_thread(_compressed, bytes(self.body))
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
+def _compressed(body: bytes) -> bytes:
+    packed = io.BytesIO()
+    name = "-" * (1 + secrets.randbelow(_LONGEST_NAME))
+    with gzip.GzipFile(name, "wb", _LEVEL, packed, mtime=0) as file:
+        file.write(body)
+    return packed.getvalue()
 
 
 def static_route(templates: Templates) -> Route:

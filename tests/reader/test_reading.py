@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -313,6 +314,28 @@ async def test_the_length_of_a_compressed_page_varies(ann: ReadingVisitor) -> No
     assert {page.headers["content-encoding"] for page in pages} == {"gzip"}
     lengths = [page.num_bytes_downloaded for page in pages]
     assert max(lengths) - min(lengths) > 40
+
+
+async def test_long_pages_are_compressed_in_a_thread(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A post of four megabytes would keep the event loop from other users' pages."""
+    threads: list[threading.Thread] = []
+
+    class Noting(gzip.GzipFile):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            threads.append(threading.current_thread())
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(gzip, "GzipFile", Noting)
+    text = " ".join(f"{number} words that differ" for number in range(20_000))
+    id_ = await ann.publish_entry(
+        Entry(guid="1", name="One", url="https://blog.example/1", content=Content(html=f"<p>{text}</p>", text=text))
+    )
+    page = await ann.get(f"/post/{id_}")
+    assert "19999 words that differ" in page.response.text
+    assert page.response.headers["content-encoding"] == "gzip"
+    assert int(page.response.headers["content-length"]) == page.response.num_bytes_downloaded
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
 
 
 async def test_posts_are_fitted_in_a_thread(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
