@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.hub.api import HubEndpoint, TopicActions, TopicEndpoint
+    from microsub.hub.api import HubEndpoint, TopicEndpoint, topic_actions
     from microsub.hub.store import CallbackHealth, ChannelTopics, TopicChanges, hub_status
     from microsub.hub.topics import Topics
     from microsub.hub.worker import HubWorker

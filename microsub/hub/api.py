@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from microsub.base.digests import short_digest
 from microsub.base.errors import InvalidRequest, MethodNotAllowed, NotFound, RequestError, TooManyRequests
@@ -167,39 +168,21 @@ class TopicEndpoint(HttpEndpoint):
 SCOPE = "channels"
 
 
-class TopicActions:
-    """The action `topics`; without `topics` this server isn't a hub."""
+def topic_actions(topics: Topics | None) -> Table:
+    """The action `topics`: `create` gives a channel's topic an address, or returns its present one.
 
-    def __init__(self, topics: Topics | None) -> None:
-        self._topics = topics
+    `renew` gives it a new one, and `revoke` removes it; subscriptions to the old one end. Without `topics` this server
+    isn't a hub.
+    """
 
-    def table(self) -> Table:
-        """The actions by what selects them."""
-        return {
-            ("POST", "topics", "create"): Action(SCOPE, self.create),
-            ("POST", "topics", "renew"): Action(SCOPE, self.renew, changes_topics=True),
-            ("POST", "topics", "revoke"): Action(SCOPE, self.revoke, changes_topics=True),
-        }
-
-    async def create(self, call: Call) -> Reply:
-        """Give the channel's topic an address, or return its present one."""
-        return await self._act(call, "create")
-
-    async def renew(self, call: Call) -> Reply:
-        """Give the channel's topic a new address; subscriptions to the old one end."""
-        return await self._act(call, "renew")
-
-    async def revoke(self, call: Call) -> Reply:
-        """Remove the address of the channel's topic; its subscriptions end."""
-        return await self._act(call, "revoke")
-
-    async def _act(self, call: Call, action: str) -> Reply:
-        topics = self._hub()
+    async def act(action: str, call: Call) -> Reply:
+        if topics is None:
+            raise NotFound("this server isn't a hub: its admin has to set MICROSUB_BASE_URL")
         uid = channel_in(call.params, allow_global=False)
         address = await topics.channels.address(call.user, uid, action)
         return {"channel": uid, "hub": topics.hub, **({"topic": address} if address else {})}
 
-    def _hub(self) -> Topics:
-        if self._topics is None:
-            raise NotFound("this server isn't a hub: its admin has to set MICROSUB_BASE_URL")
-        return self._topics
+    return {
+        ("POST", "topics", name): Action(SCOPE, partial(act, name), changes_topics=name != "create")
+        for name in ("create", "renew", "revoke")
+    }

@@ -37,7 +37,7 @@ from microsub.greader.follows import NativeFollows
 from microsub.greader.marks import NativeMarks
 from microsub.greader.reads import NativeReading
 from microsub.greader.streams import Streams
-from microsub.hub import HubEndpoint, TopicActions, TopicEndpoint
+from microsub.hub import HubEndpoint, TopicEndpoint, topic_actions
 from microsub.hub.store import PATH as TOPICS
 from microsub.identity import INVITATION_PATH, ConsentPages, OAuthEndpoint, RequestCredentials
 from microsub.identity.api import PATHS as OAUTH_PATHS
@@ -181,7 +181,7 @@ def microsub_actions(parts: WebParts) -> Table:
         **FeedActions(*followed, signed_feeds(stores)).table(),
         **events.table(),
         **outputs.table(),
-        **TopicActions(parts.topics).table(),
+        **topic_actions(parts.topics),
     }
 
 
