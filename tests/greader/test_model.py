@@ -12,7 +12,7 @@ from microsub.timelines import READ_EVERYWHERE
 from tests.support.native_app import NativeApp
 from tests.support.reader import Reader
 from tests.support.readers import instance, posts
-from tests.support.three_faces import LABELS, Faces, Model, step
+from tests.support.three_faces import LABELS, PAGES, Faces, Model, step
 from tests.support.visitor import Visitor, begin_session
 from tests.support.world import World
 
@@ -49,6 +49,8 @@ async def test_three_faces_never_disagree(
     ids = sorted(model.posts())
     faces, history = Faces(app, alice, page), list[str]()
     await faces.agree_with(model, ids, history)
-    for _ in range(STEPS):
+    for number in range(STEPS):
         history.append(await step(rng, faces, model, ids))
-        await faces.agree_with(model, ids, history)
+        # The pages take turns: a difference stays until it is seen.
+        pages = PAGES if number == STEPS - 1 else (PAGES[number % len(PAGES)],)
+        await faces.agree_with(model, ids, history, pages)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 MIB = 1024 * 1024
@@ -43,33 +43,37 @@ def children(pid: int) -> list[int]:
     if not _LINUX:
         found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
         return [int(line) for line in found.stdout.split()]
-    found_ids: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found_ids += [int(word) for word in path.read_text().split()]
-    return found_ids
+    return [int(word) for text in _of_threads(pid, "children") for word in text.split()]
 
 
 def _command(pid: int) -> str:
     if not _LINUX:
         return subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    return ""
+    return _read(f"/proc/{pid}/cmdline")
 
 
 def processor_time(pid: int) -> float:
     """Seconds of processor time that its threads have used; 0 on systems that don't provide this."""
-    found = 0
-    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with suppress(OSError):
-            found += int(thread.read_text().split()[0])
-    return found / 1e9
+    return sum(int(text.split()[0]) for text in _of_threads(pid, "schedstat") if text) / 1e9
+
+
+def _of_threads(pid: int, name: str) -> list[str]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [_read(f"/proc/{pid}/task/{thread}/{name}") for thread in threads]
 
 
 def _status(pid: int, name: str) -> int:
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
-    return 0
+    _, _, found = _read(f"/proc/{pid}/status").partition(f"\n{name}:")
+    return int(found.split(maxsplit=1)[0]) * 1024 if found else 0
+
+
+def _read(path: str) -> str:
+    """The contents of a file, without pathlib: a hundred times a second. Empty if the process has ended."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
