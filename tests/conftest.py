@@ -24,7 +24,6 @@ import starlette.routing
 import structlog
 from hypothesis import HealthCheck, settings
 
-from microsub.redis.cluster import ClusterRedis
 from microsub.redis.embedded.server import EmbeddedEngine, start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
@@ -37,7 +36,7 @@ from tests.support.one_reader import OneReader
 from tests.support.parsing import forked_parsers
 from tests.support.process import none_left
 from tests.support.readers import Reader, instance
-from tests.support.redis_wrappers import ClientRedis
+from tests.support.redis_wrappers import ClientRedis, WholeCluster
 from tests.support.run_folder import use_run_folder
 from tests.support.waiting import wait_until as wait_until_
 from tests.support.web import Publisher, publisher
@@ -223,7 +222,7 @@ def open_redis(request: pytest.FixtureRequest) -> Redis:
     if request.param == "real":
         return Multiplexed(request.getfixturevalue("redis_url"))
     if request.param == "cluster":
-        return ClusterRedis(request.getfixturevalue("cluster_url"))
+        return WholeCluster(request.getfixturevalue("cluster_url"))
     return fake_redis()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from redis.exceptions import NoScriptError, RedisError
 
+from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import all_good, translate
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 
@@ -46,6 +47,16 @@ class Wrapped:
 
     async def aclose(self) -> None:
         await self._redis.aclose()
+
+
+class WholeCluster(ClusterRedis):
+    """A connection to a cluster on which commands about all keys concern those of every master, not of any one."""
+
+    async def command(self, *args: Arg) -> Any:
+        if args[0] not in {"FLUSHDB", "KEYS"}:
+            return await super().command(*args)
+        replies = [await master.command(*args) for master in await self.masters()]
+        return [key for found in replies for key in found] if args[0] == "KEYS" else replies[0]
 
 
 class CountingRedis(Wrapped):
