@@ -31,11 +31,15 @@ MARK = "page budget"
 
 DESK, PHONE = {"width": 1180, "height": 760}, {"width": 390, "height": 760}
 PICTURES = (
-    ("reading", "/", DESK),
-    ("following", "/follow?q={feed}", DESK),
-    ("feeds", "/feed?sort=trouble", DESK),
-    ("telephone", "/", PHONE),
+    ("reading", "/channel/reading", DESK, "List"),
+    ("cards", "/channel/people", DESK, "Cards"),
+    ("search", "/search?q=salt", DESK, "List"),
+    ("feeds", "/feed?sort=trouble", DESK, ""),
+    ("telephone", "/channel/news", PHONE, "List"),
 )
+"""Name, path, window, and the view to choose."""
+FIRST_POSTS = 250
+"""Unread posts of the demo after its first polls."""
 MOST_BYTES, MOST_REQUESTS, MOST_PAINT = 100_000, 12, 300
 LOADS = 9
 _LINK = re.compile(r"read +(\S+/sign-in/link\?code=\S+)")
@@ -119,25 +123,42 @@ def _signed_in(browser: Browser, link: str) -> Page:
 
 
 def _wait_for_posts(page: Page) -> None:
-    """Wait until there is a full page of posts."""
-    while page.locator(".post").count() < 20:
-        time.sleep(0.5)
+    """Wait until most of the demo's posts have come, on a page that doesn't change by itself meanwhile."""
+    origin = page.url.rstrip("/")
+    page.goto(f"{origin}/feed")
+    while int(page.locator("[data-channel=global] [data-count]").get_attribute("data-count") or 0) < FIRST_POSTS:
+        time.sleep(1)
         page.reload()
+    page.goto(f"{origin}/")
 
 
 def _take_pictures(browser: Browser, state: Any, page: Page) -> None:
     IMAGES.mkdir(exist_ok=True)
     origin = page.url.rstrip("/")
-    page.goto(f"{origin}/channels")
-    page.goto(origin + (page.locator("[data-order] a").first.get_attribute("href") or "/channels"))
-    feed = page.locator(".sources small, .sources p").first.inner_text()
-    page.goto(f"{origin}/")
-    for name, path, size in PICTURES:
+    for name, path, size, view in PICTURES:
         for scheme in ("light", "dark"):
-            context = browser.new_context(storage_state=state, viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
+            context = browser.new_context(
+                storage_state=state,
+                viewport=size,
+                color_scheme=scheme,
+                has_touch=size is PHONE,  # type: ignore[arg-type]
+            )
             shown = context.new_page()
-            shown.goto(origin + path.format(feed=feed))
+            shown.goto(origin + path)
+            if view:
+                with shown.expect_event("load"):
+                    shown.get_by_role("button", name=view, exact=True).click()
+            if name == "reading":
+                shown.get_by_label("Feeds in Reading").click()
+                shown.locator("#channels .branch .count").first.wait_for()
+            for box in shown.locator("#feeds [name=feed]").all()[:2]:
+                box.check()
+            shown.evaluate("document.activeElement.blur()")
+            shown.mouse.move(0, 0)
             shown.evaluate("document.fonts.ready")
+            shown.wait_for_function("[...document.images].every((one) => one.loading === 'lazy' || one.complete)")
+            shown.wait_for_timeout(1000)  # icons below the fold, which aren't waited for
+            shown.evaluate("document.querySelector('.notes')?.remove()")  # new posts, which come all the time
             taken = context.new_cdp_session(shown).send("Page.captureScreenshot", {"format": "webp", "quality": 80})
             (IMAGES / f"{name}-{scheme}.webp").write_bytes(base64.b64decode(taken["data"]))
             context.close()
