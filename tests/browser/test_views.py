@@ -558,6 +558,10 @@ async def test_keys_lead_from_channel_to_channel(browser: Browser, server: Readi
             await page.keyboard.press(key)
             await page.wait_for_url(re.compile(path))
             await page.locator(".branch a").first.wait_for()
+        for path in ("/channel/home?show=all", "/post/1"):
+            await page.goto(server.url + path)
+            await here.keys("j", "F") if "channel" in path else await page.keyboard.press("F")
+            await page.wait_for_url(re.compile("/feed/"))
         for path in ("/feed", "/channel/home"):
             await page.goto(server.url + path)
             await here.keys("g", "/")
