@@ -204,12 +204,15 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
 
 
 async def test_older_posts_are_marked_by_key_and_by_button(browser: Browser, library: Library) -> None:
-    """The page shows which of its posts are read now; without a network, the mark is sent later."""
+    """The page shows which of its posts are read now, and their undo after a second press, too; without a network, the
+    mark is sent later."""
     async with window(browser) as here:
         page = await library.sign_in(here, "older", "/channel/home?show=all")
         await page.keyboard.press("D")
         await settled(page, 0)
         assert await page.locator(".post:not(.is-read)").count() == 0
+        async with page.expect_response("**/marks/all"):
+            await page.keyboard.press("D")  # which finds nothing
         await page.get_by_role("button", name="Undo").click()
         await settled(page, COUNT)
         assert await page.locator(".post.is-read").count() == 0

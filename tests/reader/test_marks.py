@@ -249,7 +249,7 @@ async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
 
 
 async def test_a_mark_of_a_channel_names_it(ann: ReadingVisitor) -> None:
-    """With the number of posts, also in German; nothing is said if none was unread."""
+    """With the number of posts, also in German; that none was unread is said, too."""
     await ann.publish("one", "two")
     page = await ann.get("/channel/home")
     fields = fields_of(page.form("/marks/all"))
@@ -257,7 +257,7 @@ async def test_a_mark_of_a_channel_names_it(ann: ReadingVisitor) -> None:
     told = json.loads((await ann.browser.post("/marks/all", fields, **headers)).response.text)
     assert told["text"] == "2 Beiträge in Home als gelesen markiert."
     told = json.loads((await ann.browser.post("/marks/all", fields, accept=JSON)).response.text)
-    assert (told["text"], told["undo"]) == ("", "")
+    assert (told["text"], told["undo"]) == ("There is no unread post here.", "")
 
 
 async def test_new_posts_are_counted(ann: ReadingVisitor) -> None:

@@ -121,7 +121,8 @@ class MarkForms:
             marked = await self._mark_source(visit, user, place, until, until.item)
         else:
             marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
-        return await self._done(visit, "", marked, place="" if source else uid)
+        text = "" if any(marked.values()) else visit.translate(N_("There is no unread post here."))
+        return await self._done(visit, text, marked, place="" if source else uid)
 
     async def _mark_older(self, visit: PageVisit, user: str, uid: str) -> Response:
         """Mark the posts of the page's place that were older than a day or a week when the button was pressed.

@@ -34,7 +34,7 @@ class UndoRecord:
 
     id: str
     count: int
-    fields: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    fields: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     """Its further fields."""
 
 

@@ -189,7 +189,10 @@ export async function markAll(form = document.getElementById("mark-all"), older 
     read.forEach((id) => showState(id, "read", true));
     showCounts(told.unread);
     changed.set(told.undo, read);
-    say(told.text, told.undo, told.turn);
+    const isOffered = !bar.querySelector("p").hidden && !bar.querySelector("button").hidden;
+    if (told.undo || !isOffered) {
+      say(told.text, told.undo, told.turn); // that nothing was unread doesn't cover the undo of the mark before
+    }
   }
   return told !== null;
 }
