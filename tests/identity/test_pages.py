@@ -90,17 +90,29 @@ async def test_a_page_for_users_redirects_to_the_sign_in(ann: Visitor) -> None:
     assert shown.location == "/sign-in?next=%2Faccount%3Fx%3D1%25262"
 
 
-async def test_a_bug_is_a_page_without_details(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
-    """Only the log has the details."""
+@pytest.mark.parametrize(
+    ("method", "error", "status", "words"),
+    [
+        ("all", RuntimeError("secret detail"), 500, ""),
+        ("find", StoreUnavailable("redis://user:secret@host is away"), 503, "Try again"),
+    ],
+    ids=["a bug", "without Redis"],
+)
+async def test_an_error_is_a_page_without_details(
+    server: World, ann: Visitor, signed_in, monkeypatch, method: str, error: Exception, status: int, words: str
+) -> None:
+    """Only the log has the details. The user's cookie isn't deleted."""
     await signed_in(ann)
 
     async def fail(*_: object) -> None:
-        raise RuntimeError("secret detail")
+        raise error
 
-    monkeypatch.setattr(type(server.parts.sessions), "all", fail)
+    monkeypatch.setattr(type(server.parts.sessions), method, fail)
     shown = await ann.get("/account")
-    assert shown.status == 500
-    assert "secret detail" not in shown.response.text
+    assert shown.status == status
+    assert words in shown.text
+    assert "secret" not in shown.response.text
+    assert "__Host-microsub-session" in ann.cookies
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/sign-out", 405), ("/static/none.css", 404)])
@@ -111,21 +123,6 @@ async def test_a_browser_gets_a_page_where_there_is_nothing(ann: Visitor, path: 
     assert page.title
     assert "default-src 'none'" in page.response.headers["content-security-policy"]
     assert (await ann.get(path)).response.json()["error"] in {"not_found", "invalid_request"}
-
-
-async def test_without_redis_the_page_says_to_try_again(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
-    """The user's cookie isn't deleted."""
-    await signed_in(ann)
-
-    async def fail(*_: object) -> None:
-        raise StoreUnavailable("redis://user:secret@host is away")
-
-    monkeypatch.setattr(type(server.parts.sessions), "find", fail)
-    shown = await ann.get("/account")
-    assert shown.status == 503
-    assert "Try again" in shown.text
-    assert "secret" not in shown.response.text
-    assert "__Host-microsub-session" in ann.cookies
 
 
 class TestAddresses:

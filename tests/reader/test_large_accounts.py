@@ -63,36 +63,24 @@ async def test_the_page_to_follow_feeds_reads_the_channels_once(real_redis: Redi
             assert redis.trips <= most, path
 
 
-async def test_the_page_of_sources_costs_the_same_for_many_sources(real_redis: Redis) -> None:
-    """The channels into which they post come together."""
+@pytest.mark.parametrize(("name", "most"), [("sources", 9), ("outputs", 8)])
+async def test_pages_of_sources_and_output_feeds_have_a_constant_cost(real_redis: Redis, name: str, most: int) -> None:
+    """The channels into which sources post come together, and so do the sizes of output feeds."""
     redis, trips = CountingRedis(real_redis), []
     async with instance(redis, base_url=ADDRESS) as server:
         visitor = await reading(server, "ann", "c1", "c2")
         for number in range(8):
-            await server.sources.create("ann", f"c{number % 2 + 1}", f"script {number}", server.now)
-            await visitor.get("/settings/sources")
+            if name == "sources":
+                await server.sources.create("ann", f"c{number % 2 + 1}", f"Picks {number}", server.now)
+            else:
+                await server.outputs.create("ann", f"picks-{number}", OutputConfig(title=f"Picks {number}"), server.now)
+            await visitor.get(f"/settings/{name}")
             redis.trips = 0
-            page = await visitor.get("/settings/sources")
-            trips.append(redis.trips)
-            assert f"script {number}" in page.text
-    assert set(trips) == {trips[0]}
-    assert trips[0] <= 9
-
-
-async def test_the_page_of_output_feeds_has_a_constant_cost(real_redis: Redis) -> None:
-    """Their sizes come together, and the channels are read once."""
-    redis, trips = CountingRedis(real_redis), []
-    async with instance(redis, base_url=ADDRESS) as server:
-        visitor = await reading(server, "ann", "c1")
-        for number in range(8):
-            await server.outputs.create("ann", f"picks-{number}", OutputConfig(title=f"Picks {number}"), server.now)
-            await visitor.get("/settings/outputs")
-            redis.trips = 0
-            page = await visitor.get("/settings/outputs")
+            page = await visitor.get(f"/settings/{name}")
             trips.append(redis.trips)
             assert f"Picks {number}" in page.text
     assert set(trips) == {trips[0]}
-    assert trips[0] <= 8
+    assert trips[0] <= most
 
 
 async def test_the_first_page_doesnt_read_follows(real_redis: Redis) -> None:

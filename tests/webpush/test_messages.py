@@ -312,23 +312,15 @@ async def test_a_removed_device_gets_no_messages(told: Told) -> None:
     assert (await told.ann.browser.submit(await told.ann.get(PAGE), PAGE, channel="home")).status == 404
 
 
+WRONG = ("http://push.example/1", "https://user:word@push.example/1", "javascript:alert(1)", "https://", "push")
+
+
 @pytest.mark.parametrize(
-    "address",
-    [
-        "http://push.example/1",
-        "https://user:word@push.example/1",
-        "javascript:alert(1)",
-        "https://push.example/" + "x" * 3000,
-        "https://",
-        "push",
-    ],
+    "device",
+    [{"public": "AAAA"}, *({"address": one} for one in (*WRONG, "https://push.example/" + "x" * 3000))],
 )
-async def test_invalid_addresses_are_refused(told: Told, address: str) -> None:
-    assert (await told.switch_on("home", address=address)).status == 400
-
-
-async def test_invalid_keys_are_refused(told: Told) -> None:
-    assert (await told.switch_on("home", public="AAAA")).status == 400
+async def test_invalid_keys_and_addresses_are_refused(told: Told, device: dict[str, str]) -> None:
+    assert (await told.switch_on("home", **device)).status == 400
 
 
 async def test_no_message_goes_into_a_private_network(told: Told) -> None:

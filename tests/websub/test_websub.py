@@ -53,9 +53,12 @@ async def test_link_headers_come_first(push: Push) -> None:
     assert [form["hub.topic"] for form in push.hub.requests] == ["https://real.test/"]
 
 
-async def test_pages_and_json_feeds_are_subscribed_too(push: Push) -> None:
-    """4: a page names its hub in its head; a JSON Feed has `hubs`."""
-    page, json = push.site.url("/page", "page.test"), push.site.url("/json", "json.test")
+async def test_pages_atom_and_json_feeds_are_subscribed_too(push: Push) -> None:
+    """4: a page names hub and topic in its head; Atom in links of the feed; a JSON Feed has `hubs`."""
+    page, atom, json = (push.site.url(f"/{name}", f"{name}.test") for name in ("page", "atom", "json"))
+    links = f'<link rel="hub" href="{push.hub.url}"/><link rel="self" href="{atom}"/>'
+    feed = f'<feed xmlns="http://www.w3.org/2005/Atom"><title>A</title><id>urn:a</id>{links}</feed>'
+    push.site.serve_document("/atom", feed.encode(), "application/atom+xml")
     html = (
         f'<!DOCTYPE html><title>P</title><link rel="hub" href="{push.hub.url}"><link rel="self" href="{page}">'
         '<body class="h-feed"><div class="h-entry"><a class="u-url p-name" href="/1">one</a></div>'
@@ -67,25 +70,14 @@ async def test_pages_and_json_feeds_are_subscribed_too(push: Push) -> None:
         f'"hubs": [{{"type": "WebSub", "url": "{push.hub.url}"}}], "items": []}}'.encode(),
         "application/feed+json",
     )
-    for url in (page, json):
+    for url in (page, atom, json):
         await push.poll(await push.it.follow(url))
     await push.look()
-    assert {form["hub.topic"] for form in push.hub.requests} == {page, json}
+    assert sorted(form["hub.topic"] for form in push.hub.requests) == sorted((page, atom, json))
     body = html.replace("</div>", '</div><div class="h-entry"><a class="u-url p-name" href="/2">two</a></div>')
     assert await push.hub.publish(page, body.encode(), "text/plain") == [202]
     await push.it.stages.run_once()
     assert "two" in await push.shown()
-
-
-async def test_atom_feeds_are_subscribed_too(push: Push) -> None:
-    """4: an Atom feed names hub and topic in its own links."""
-    topic = push.site.url("/atom", "blog.test")
-    links = f'<link rel="hub" href="{push.hub.url}"/><link rel="self" href="{topic}"/>'
-    body = f'<feed xmlns="http://www.w3.org/2005/Atom"><title>A</title><id>urn:a</id>{links}</feed>'
-    push.site.serve_document("/atom", body.encode(), "application/atom+xml")
-    await push.poll(await push.it.follow(topic))
-    await push.look()
-    assert [form["hub.topic"] for form in push.hub.requests] == [topic]
 
 
 @pytest.mark.parametrize("status", ["302 Found", "301 Moved Permanently"])
