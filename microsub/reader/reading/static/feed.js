@@ -1,8 +1,7 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
-import { pageDown, rememberList, visitedPost } from "./post.js";
-import { changeText, fetchAhead, pageOf, show } from "./texts.js";
+import { changeText, fetchAhead, pageDown, pageOf, rememberList, showWhole, visitedPost } from "./post.js";
 import { localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
@@ -80,7 +79,7 @@ async function open(post) {
       return; // the next one was opened meanwhile
     }
     const cut = body.innerHTML;
-    if (!show(page, body)) {
+    if (!showWhole(page, body)) {
       location.assign(link.href); // that page says why
       return;
     }
