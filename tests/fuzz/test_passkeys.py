@@ -18,7 +18,7 @@ PARTY = "https://reader.example"
 CHALLENGE = bytes(range(32))
 HANDLE = "ab" * 32
 
-DEVICE = Authenticator(PARTY.origin)
+DEVICE = Authenticator(PARTY)
 MADE = DEVICE.make(creation_options(PARTY, CHALLENGE, "ann", HANDLE, []))
 KEY = attested(PARTY, CHALLENGE, MADE, "phone", 0.0).key
 USED = DEVICE.use(request_options(PARTY, CHALLENGE))
