@@ -66,7 +66,7 @@ async def of_layout_8(redis: Redis, urls: tuple[str, ...] = FEEDS[:2]) -> list[d
 
 async def sets(redis: Redis) -> int:
     """Number of sets of layout 8."""
-    return int(await redis.command("EXISTS", *(keys.former_duplicates(shared(name)) for name in NAMES)))
+    return sum(await redis.pipeline([("EXISTS", keys.former_duplicates(shared(name))) for name in NAMES]))
 
 
 async def known(redis: Redis, made: list[dict[str, str]]) -> list[list[str]]:
