@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -85,14 +86,19 @@ def configuration(folder: Path, port: int, server: int) -> str:
 
 
 @asynccontextmanager
-async def nginx(folder: Path, port: int, server: int) -> AsyncIterator[None]:
-    """Run nginx in the foreground until the end of the block."""
+async def nginx(folder: Path, listener: socket.socket, server: int) -> AsyncIterator[None]:
+    """Run nginx in the foreground until the end of the block. It takes over the open socket, so no other program can
+    take its port meanwhile.
+    """
     folder.mkdir(exist_ok=True)
     file = folder / "nginx.conf"
-    file.write_text(configuration(folder, port, server))
+    file.write_text(configuration(folder, listener.getsockname()[1], server))
     assert NGINX is not None
+    inherited = listener.fileno()
     process = await asyncio.create_subprocess_exec(
-        NGINX, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(file)
+        *(NGINX, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(file)),
+        pass_fds=[inherited],
+        env={**os.environ, "NGINX": f"{inherited};"},
     )
     try:
         await wait_until((folder / "nginx.pid").exists)
@@ -105,15 +111,18 @@ async def nginx(folder: Path, port: int, server: int) -> AsyncIterator[None]:
 @pytest.fixture
 async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
     """A server with the settings of the how-to; Alice follows a feed with a hub."""
-    port, server = free_port(), free_port()
+    server = free_port()
     environ = {"MICROSUB_BASE_URL": BASE, "MICROSUB_TRUSTED_PROXIES": "127.0.0.1/32", "MICROSUB_PORT": str(server)}
     folder = tmp_path / "nginx"
     folder.mkdir()
     _, trusted = certificate(folder, HOST)
-    async with publisher() as site, httpx.AsyncClient(transport=Through(port, trusted), timeout=60) as http:
+    listener = socket.create_server(("127.0.0.1", 0))
+    through = Through(listener.getsockname()[1], trusted)
+    async with publisher() as site, httpx.AsyncClient(transport=through, timeout=60) as http:
         users = {"alice": {"channels": [{"uid": "home", "name": "Home", "feeds": [site.url("/feed")]}]}}
         backend = {"users": users, "settings": POLLED_RARELY}
-        async with installation(tmp_path / "server", backend, **environ) as made, nginx(folder, port, server):
+        async with installation(tmp_path / "server", backend, **environ) as made, nginx(folder, listener, server):
+            listener.close()
             yield Behind(made, site, http, f"http://127.0.0.1:{server}")
 
 
