@@ -121,8 +121,8 @@ class Sessions:
         if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
             return None
         digest = sha256_hex(cookie)
-        asked = ("me", "disabled", "admin", "display", "searches", "playing", "read_everywhere")
-        flat, (me, disabled, admin, display, searches, playing, everywhere) = await self._redis.pipeline(
+        asked = ("me", "disabled", "admin", "display", "searches", "playing", "read_everywhere", "shortcuts")
+        flat, (me, disabled, admin, display, searches, playing, everywhere, shortcuts) = await self._redis.pipeline(
             [("HGETALL", keys.session(user, digest)), ("HMGET", keys.user(user), *asked)]
         )
         if not flat or me is None or disabled is not None:
@@ -143,6 +143,7 @@ class Sessions:
             text(searches or b""),
             text(playing or b""),
             everywhere == b"yes",
+            text(shortcuts or b""),
         )
 
     async def confirm(self, user: str, id_: str) -> None:

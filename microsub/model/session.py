@@ -19,7 +19,8 @@ class SignedIn:
     """The sender of a request: user, profile URL, session id, way of the sign-in, and whether they are an admin now.
 
     `cookie` is the new value of the cookie if it has changed, otherwise None. `since` is the Unix time of the sign-in.
-    `display`, `searches` and `playing` are choices of the user for all browsers, as pages keep them; empty for none.
+    `display`, `searches`, `playing` and `shortcuts` are choices of the user for all browsers, as pages keep them; empty
+    for none.
     `read_everywhere`: whether a post that is read in one channel is read in all.
     """
 
@@ -34,3 +35,4 @@ class SignedIn:
     searches: str = ""
     playing: str = ""
     read_everywhere: bool = False
+    shortcuts: str = ""

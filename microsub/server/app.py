@@ -76,6 +76,7 @@ from microsub.reader.reading.posts import FeedFaces, PostViews
 from microsub.reader.reading.undo import UndoRecords
 from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
+from microsub.reader.settings import shortcuts as shortcut_pages
 from microsub.redis.foresight import Foresight
 from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
@@ -89,6 +90,7 @@ from microsub.web.pages import static_route
 from microsub.web.paths import ENDPOINT, HUB, OUTPUTS, WEBMENTION
 from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
+from microsub.web.shortcuts import shortcuts
 from microsub.web.visit import PageSite
 from microsub.webmention import MentionStore, WebmentionEndpoint
 from microsub.websub import WebSubEndpoint
@@ -148,7 +150,7 @@ def create_app(
     """
     folders = (IDENTITY_FOLDER, *READER_FOLDERS)
     looks = InstanceLooks(parts.stores.declared, parts.stores.effective.everything)
-    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now)
+    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now, shortcuts=shortcuts)
     routes = [
         *_monitoring_routes(parts, monitors or Monitors()),
         *_program_routes(parts, site),
@@ -416,6 +418,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
         ),
         *filters.routes(reader, stores.channels, parts.reading, undo, read_state),
         *menu.routes(reader),
+        *shortcut_pages.routes(reader),
         *list_pages.routes(
             reader,
             parts.feed_lists,

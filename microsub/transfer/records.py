@@ -66,7 +66,8 @@ class ExportedReading:
     """How pages look, as names and values: `display` all of them, `views` those of a channel, by uid.
 
     `views` has the last choice as `''`. `searches` are those in the list of channels: with `uid`, in that channel only.
-    `read_everywhere`: whether a post that is read in one channel is read in all. `episodes` are those of the player.
+    `read_everywhere`: whether a post that is read in one channel is read in all. `episodes` are those of the player,
+    `shortcuts` the keys of the actions whose keys the user has changed.
     """
 
     display: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +75,7 @@ class ExportedReading:
     searches: tuple[KeptSearch, ...] = ()
     read_everywhere: bool = False
     episodes: tuple[Episode, ...] = ()
+    shortcuts: Mapping[str, str] = field(default_factory=dict)
     type: Literal["reading"] = "reading"
 
 

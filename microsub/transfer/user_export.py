@@ -132,6 +132,7 @@ class UserExport:
             tuple(one for one in KeptSearch.read(user.settings.get("searches", "")) if one.uid in places),
             user.settings.get(READ_EVERYWHERE) == "yes",
             episodes_in(user.settings.get("playing", "")),
+            orjson.loads(user.settings.get("shortcuts") or "{}"),
         )
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:

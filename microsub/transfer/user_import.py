@@ -82,6 +82,7 @@ from microsub.transfer.records import (
 from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Progress, Skipped, one_by_one
 from microsub.transfer.user_export import OWN_FIELDS
 from microsub.web.display import Display
+from microsub.web.shortcuts import chosen_shortcuts, written
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts
@@ -263,6 +264,12 @@ class UserImport:
         if record.display and not settings.get("display"):
             display = Display().changed(record.display).stored()
             await self.accounts.set_settings(self._user, {"display": display})
+        if record.shortcuts and not settings.get("shortcuts"):
+            try:
+                own = chosen_shortcuts({name: written(keys) for name, keys in record.shortcuts.items()})
+                await self.accounts.set_settings(self._user, {"shortcuts": own})
+            except InvalidRequest as error:
+                self._report.skipped.append(Skipped("", "shortcuts", error.description))
         searched = self._counts.keys() | {GLOBAL}
         shown = searched | {LAST_CHOICE}
         views = {uid: ChannelDisplay().changed(view) for uid, view in record.views.items() if uid in shown}

@@ -80,14 +80,16 @@ class PageSite:
         folders: Sequence[Path] = (),
         navigation: Sequence[tuple[str, str, bool]] = (),
         looks: Callable[[], Awaitable[Looks]] = usual_looks,
+        **values: object,
     ) -> PageSite:
         """The site for an application with the public address `base_url`.
 
-        `folders` are those of further features with pages, see `web.pages`; `looks` returns name and colour.
+        `folders` are those of further features with pages, see `web.pages`; `looks` returns name and colour;
+        `values` are known to all templates.
         """
         address = PublicAddress(base_url)
-        values = {"fresh_for": _FRESH_FOR, "navigation": navigation}
-        pages = Templates([FOLDER, *folders], address.prefix, **values)
+        known = {"fresh_for": _FRESH_FOR, "navigation": navigation, **values}
+        pages = Templates([FOLDER, *folders], address.prefix, **known)
         return cls(sessions, clock, address, pages, looks)
 
 

@@ -285,6 +285,28 @@ async def test_keys_work_on_all_pages(browser: Browser, server: ReadingServer) -
         await page.wait_for_url("**/saved")
 
 
+async def test_own_keys_work_instead_of_the_usual_ones(browser: Browser, server: ReadingServer) -> None:
+    """Also the key of the table itself, which closes it again."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "eve", "/settings/shortcuts")
+        await page.get_by_label("next post, not opened").fill("ArrowRight")
+        await page.get_by_label("show keyboard shortcuts").fill("x y, Home")
+        await here.press("Save changes")
+        await page.goto(server.url + "/channel/home?show=all")
+        await page.keyboard.press("n")
+        assert await page.evaluate("document.activeElement === document.body")
+        await page.keyboard.press("ArrowRight")
+        assert await page.evaluate("document.activeElement === document.querySelector('.post')")
+        await here.keys("x", "y")
+        await page.get_by_role("dialog").wait_for()
+        await page.keyboard.press("Home")
+        await page.get_by_role("dialog").wait_for(state="hidden")
+        await page.keyboard.press("?")
+        assert await page.get_by_role("dialog").count() == 0
+        await page.goto(server.url + "/settings/shortcuts")
+        await here.press("Restore the usual keys")
+
+
 async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Browser, server: ReadingServer) -> None:
     """The page then says why; and a double click opens a post once."""
     async with tab(browser) as here:

@@ -118,7 +118,7 @@ function listen(more) {
       return;
     }
     const open = document.querySelector("dialog[open]");
-    if (open && (open !== dialog || event.key !== "?")) {
+    if (open && (open !== dialog || keys.get(event.key) !== "keys")) {
       return;
     }
     const key = event.key === " " && !event.shiftKey ? "Space" : event.key;

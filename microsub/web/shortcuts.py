@@ -1,0 +1,144 @@
+"""Keyboard shortcuts of all pages, and the user's own ones, which are kept with the account as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from microsub.base.errors import InvalidRequest
+from microsub.base.texts import N_, Sentence
+
+_FEED = (
+    ".post:focus-within .from > a, .post:focus-within .byline a[href*='/feed/'], .post.whole .byline a[href*='/feed/']"
+)
+
+SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
+    "next": ("j", "next", N_("next post, opened if another one is")),
+    "previous": ("k", "previous", N_("previous post, likewise")),
+    "down": ("n", "down", N_("next post, not opened")),
+    "up": ("p", "up", N_("previous post, not opened")),
+    "on": ("Space", "on", N_("page down, then the next unread post")),
+    "unread": ("N", "unread", N_("next unread post, also in the next channel")),
+    "open": ("o|Enter", "open", N_("open or close the post")),
+    "original": ("v", "original", N_("open the original in a new tab")),
+    "feed": ("F", f"press {_FEED}", N_("posts of its feed alone")),
+    "full-text": (
+        "d",
+        "press .post:focus-within [data-full-text], .post.whole [data-full-text]",
+        N_("full text, or the text of the feed"),
+    ),
+    "list": ("1", "press .looks [value=list]", N_("list")),
+    "cards": ("2", "press .looks [value=cards]", N_("cards")),
+    "full": ("3", "press .looks [value=full]", N_("full posts")),
+    "answer": ("e", "answer", N_("reply from your own site, if allowed")),
+    "read": ("m", "read", N_("mark as read or unread")),
+    "save": ("s|f", "save", N_("save or unsave")),
+    "above": ("t", "above", N_("mark all posts up to here as read")),
+    "all": ("A", "all", N_("mark all as read")),
+    "day": ("D", "press [name=older][value='1']", N_("mark posts older than a day as read")),
+    "week": ("W", "press [name=older][value='7']", N_("mark posts older than a week as read")),
+    "finish": ("M", "finish", N_("mark all as read, go to the next channel")),
+    "undo": ("z", "undo", N_("undo")),
+    "show": ("u", "show", N_("unread or all posts; from a post, its list")),
+    "reload": ("r", "reload", N_("load new posts")),
+    "next-channel": ("J", "nextChannel", N_("next channel or feed with unread posts")),
+    "previous-channel": ("K", "previousChannel", N_("previous channel, likewise")),
+    "home": ("g h|g u", "go /", N_("go to unread posts")),
+    "everything": ("g a", "go /channel/global?show=all", N_("go to all posts")),
+    "saved": ("g s|g b", "go /saved", N_("go to saved posts")),
+    "notifications": ("g n", "go /channel/notifications", N_("go to notifications")),
+    "find": ("g l", "go /channel", N_("find a channel")),
+    "display": ("g d", "go /display", N_("go to display and language")),
+    "channels": ("g c", "channels", N_("go to the channel list")),
+    "feeds": ("g f", "go /feed", N_("go to all feeds")),
+    "own-channels": ("g e", "go /channels", N_("go to your channels")),
+    "follow": ("+", "go /follow", N_("follow a feed")),
+    "search": ("/", "search", N_("search posts; in all feeds, filter by name")),
+    "search-all": ("g /", "go /search", N_("search posts, on every page")),
+    "keys": ("?", "keys", N_("show keyboard shortcuts")),
+}
+"""Each action by its name: its keys, the action of the page's script, and what it does in words.
+
+A space separates the keys of a sequence, `|` the keys that do the same.
+"""
+
+NAMED = (
+    *("Space", "Enter", "Backspace", "Delete", "Insert", "Home", "End"),
+    *("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"),
+)
+"""Keys that are written by their names in https://www.w3.org/TR/uievents-key/, but `Space`."""
+_NAMES = {name.lower(): name for name in NAMED}
+_MOST = 4
+"""Keys of one action."""
+_LONGEST = 100
+"""Characters of a field with keys."""
+
+
+def shortcuts(stored: str) -> dict[str, tuple[str, str, str]]:
+    """The table with what the user has chosen; `stored` is as `chosen_shortcuts` made it, empty for nothing."""
+    own = orjson.loads(stored) if stored else {}
+    return {name: (own.get(name, keys), act, text) for name, (keys, act, text) in SHORTCUTS.items()}
+
+
+def written(keys: str) -> str:
+    """Keys as people write them into a field."""
+    return ", ".join(keys.split("|")) if keys else ""
+
+
+def chosen_shortcuts(given: Mapping[str, Any]) -> str:
+    """The keys in fields by actions' names, as they are stored: only those that differ from the table.
+
+    Without a field, an action has the keys of the table. Raises InvalidRequest.
+    """
+    chosen: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for name, (usual, _, text) in SHORTCUTS.items():
+        keys = _keys(str(given.get(name, written(usual))))
+        for key in keys:
+            if key in taken:
+                raise _refused(
+                    N_("“{key}” has two actions: “{one}” and “{other}”"),
+                    key=key,
+                    one=Sentence(taken[key]),
+                    other=Sentence(text),
+                )
+            taken[key] = text
+        if "|".join(keys) != usual:
+            chosen[name] = "|".join(keys)
+    for key in taken:
+        first, _, second = key.partition(" ")
+        if second and first in taken:
+            why = N_("“{sequence}” can’t be typed, because “{key}” alone has an action: “{action}”")
+            raise _refused(why, sequence=key, key=first, action=Sentence(taken[first]))
+    return orjson.dumps(chosen).decode() if chosen else ""
+
+
+def _refused(why: str, **values: str) -> InvalidRequest:
+    return InvalidRequest(Sentence(why, **values))
+
+
+def _keys(field: str) -> list[str]:
+    if len(field) > _LONGEST:
+        why = N_("found {count} characters in a field, expected at most {most}")
+        raise _refused(why, count=str(len(field)), most=str(_LONGEST))
+    keys = list(dict.fromkeys(" ".join(map(_key, one.split())) for one in field.split(",") if one.strip()))
+    if len(keys) > _MOST:
+        raise _refused(
+            N_("found {count} keys for one action, expected at most {most}"), count=str(len(keys)), most=str(_MOST)
+        )
+    for key in keys:
+        if key.count(" ") > 1:
+            raise _refused(N_("“{keys}” has more than two keys; a sequence has two"), keys=key)
+    return keys
+
+
+def _key(part: str) -> str:
+    if named := _NAMES.get(part.lower()):
+        return named
+    if len(part) != 1 or not part.isprintable() or part == "|":
+        raise _refused(
+            N_("“{key}” is no key; expected one character, or one of {names}"), key=part, names=", ".join(NAMED)
+        )
+    return part

@@ -1,0 +1,86 @@
+"""The page of keyboard shortcuts, and the table of keys on all pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.base.errors import InvalidRequest
+from microsub.web.shortcuts import SHORTCUTS, chosen_shortcuts, shortcuts, written
+from tests.reader.conftest import ReadingVisitor
+
+PAGE = "/settings/shortcuts"
+
+
+async def keys_of(ann: ReadingVisitor, path: str = "/channel/home") -> dict[str, str]:
+    """The keys in the table of a page, by the action of the script."""
+    rows = (await ann.get(path)).tree.css("#keys [data-key]")
+    return {row.attributes["data-act"] or "": row.attributes["data-key"] or "" for row in rows}
+
+
+async def choose(ann: ReadingVisitor, **fields: str) -> str:
+    """The text of the page after the keys in these fields were chosen."""
+    sent = await ann.browser.submit(await ann.get(PAGE), PAGE, **fields)
+    return (await ann.get(sent.location)).text if sent.status == 303 else sent.text
+
+
+async def test_chosen_keys_stand_in_the_table_of_all_pages(ann: ReadingVisitor) -> None:
+    """Until the usual ones are restored."""
+    usual = await keys_of(ann)
+    assert len(usual) == len(SHORTCUTS)
+    told = await choose(ann, next="x, arrowdown", previous="", display="g  y")
+    assert "Saved, for all your browsers." in told
+    for path in ("/channel/home", "/saved", "/settings", PAGE):
+        changed = {key: value for key, value in (await keys_of(ann, path)).items() if value != usual[key]}
+        assert changed == {"next": "x|ArrowDown", "go /display": "g y"}, path
+        assert "previous" not in await keys_of(ann, path)
+    fields = (await ann.get(PAGE)).tree.css(".own-keys input")
+    assert [field.attributes["value"] for field in fields][:3] == ["x, ArrowDown", "", "n"]
+    assert "usual keys again" in await choose(ann, restore="yes")
+    assert await keys_of(ann) == usual
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"next": "k"}, "“k” has two actions: “next post, opened if another one is” and “previous post, likewise”"),
+        ({"next": "g"}, "“g h” can’t be typed, because “g” alone has an action: “next post, opened if another one is”"),
+        ({"next": "Escape"}, "“Escape” is no key; expected one character, or one of Space, Enter, Backspace"),
+        ({"next": "{key}"}, "“{key}” is no key"),
+        ({"next": "|"}, "“|” is no key"),
+        ({"next": "\u202e"}, "is no key"),
+        ({"next": "a b c"}, "“a b c” has more than two keys; a sequence has two"),
+        ({"next": "1,2,3,4,5,6"}, "found 6 keys for one action, expected at most 4"),
+        ({"next": "x" * 10_000}, "found 10000 characters in a field, expected at most 100"),
+    ],
+)
+async def test_keys_that_cannot_work_are_refused(ann: ReadingVisitor, fields: dict[str, str], said: str) -> None:
+    """The page says why, keeps the fields, and nothing has changed."""
+    usual = await keys_of(ann)
+    told = await ann.browser.submit(await ann.get(PAGE), PAGE, **fields)
+    assert told.status == 400
+    assert said.lower() in (told.tree.css_first("[role=alert]").text()).lower()
+    assert told.tree.css_first("[name=next]").attributes["value"] == fields["next"][:100]
+    assert await keys_of(ann) == usual
+
+
+async def test_keys_need_a_signed_in_user(ann: ReadingVisitor) -> None:
+    """As all settings do."""
+    ann.browser.client.cookies.clear()
+    assert "/sign-in" in (await ann.browser.get(PAGE)).location
+
+
+def test_only_keys_that_differ_are_stored() -> None:
+    """So that later actions and keys of the table reach everybody. The table itself has no conflict."""
+    fields = {name: written(keys) for name, (keys, _, _) in SHORTCUTS.items()}
+    assert chosen_shortcuts(fields) == chosen_shortcuts({}) == ""
+    stored = chosen_shortcuts({**fields, "undo": "Z, backspace", "unknown": "j"})
+    assert stored == '{"undo":"Z|Backspace"}'
+    assert shortcuts(stored)["undo"] == ("Z|Backspace", *SHORTCUTS["undo"][1:])
+    assert shortcuts(stored)["next"] == SHORTCUTS["next"]
+
+
+def test_one_key_may_begin_several_sequences() -> None:
+    """And a key that begins none may be the second one of a sequence."""
+    assert chosen_shortcuts({"undo": "g z", "next": "h"}) == '{"next":"h","undo":"g z"}'
+    with pytest.raises(InvalidRequest):
+        chosen_shortcuts({"undo": "j z"})
