@@ -291,8 +291,8 @@ async def test_changes_by_other_processes_are_found_too(configured: Configured) 
 async def test_unchanged_files_are_compared_once(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of URLs are compared only when file or stores have changed, not every five seconds."""
     compared = []
-    forms = configured.applier.forms
-    monkeypatch.setattr(configured.applier, "forms", lambda *users: compared.append(users) or forms(*users))
+    form = configured.applier.form
+    monkeypatch.setattr(configured.applier, "form", lambda *users: compared.append(users) or form(*users))
     configured.file.write_text(TEXT)
     await configured.configuration.look()
     compared.clear()

@@ -127,7 +127,8 @@ async def test_feeds_are_filtered_while_one_types(browser: Browser, many: Readin
         await expect(bar.get_by_text("Chosen: 1 (1 not shown)")).to_be_visible()
         await page.get_by_role("checkbox", name="feed-4").check()
         await bar.get_by_label("With the chosen feeds").select_option("Pause")
-        await bar.get_by_role("button", name="Apply").click()
+        async with page.expect_navigation(wait_until="load"):
+            await bar.get_by_role("button", name="Apply").click()
         await expect(page.get_by_role("status").get_by_text("2 feeds are paused.")).to_be_visible()
         await expect(rows).to_have_count(1)
         await page.keyboard.press("z")
