@@ -1,9 +1,11 @@
-"""Fixtures for all tests. Each test process has one embedded Redis in a temporary folder, stopped at the end."""
+"""Fixtures for all tests. Each worker process has one embedded Redis in a temporary folder, stopped at the end."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import importlib
 import itertools
 import os
 import signal
@@ -30,7 +32,6 @@ from microsub.redis.protocol import Redis
 from tests.support import EXPLORES, THOROUGH
 from tests.support.cluster import Cluster, running_cluster
 from tests.support.compiled_templates import FOLDER, keep_compiled
-from tests.support.forked_run import COUNT, NUMBER, pytest_addoption, pytest_runtestloop  # noqa: F401
 from tests.support.invariants import assert_no_stray_keys
 from tests.support.one_reader import OneReader
 from tests.support.parsing import forked_parsers
@@ -90,13 +91,13 @@ _LONGEST_FIRST = (
 )
 """Folders with slow modules, in starting order: short modules fill the gap at the end between the test processes."""
 
+_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
-@functools.cache
-def _databases() -> Iterator[int]:
-    """The numbers of the databases of this process: test processes that share a Redis divide its 14 among them."""
-    each = 14 // int(os.environ.get(COUNT, "1"))
-    first = 1 + each * int(os.environ.get(NUMBER, "0"))
-    return itertools.cycle(range(first, first + each))
+# Test processes that share a Redis divide its 14 databases among them.
+_EACH = 14 // _PROCESSES
+_FIRST = 1 + _EACH * _PROCESS
+_databases = itertools.cycle(range(_FIRST, _FIRST + _EACH))
 
 
 class Begun:
@@ -114,11 +115,18 @@ class Begun:
             self._terminal.write_line(f"{file} begins, {len(self._files)}. file", bold=True)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests spend a part of their time waiting, so there are more processes than cores; each one collects all tests,
+    which takes five seconds of processor time.
+    """
+    return min(3 * (os.cpu_count() or 1), 7)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Print file names if TEST_FILES is set, as `make test` does."""
     config = session.config
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("TEST_FILES") and terminal is not None:
+    if os.environ.get("TEST_FILES") and terminal is not None and not os.environ.get("PYTEST_XDIST_WORKER"):
         config.pluginmanager.register(Begun(terminal))
 
 
@@ -126,11 +134,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Exempts the loaded modules from garbage collection, because they never become garbage."""
     gc.disable()
+    _load_share(session)
     collected = yield
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # tests make little garbage in cycles
     gc.enable()
     return collected
+
+
+def _load_share(session: pytest.Session) -> None:
+    """Load this process's share of the modules first, so that the other processes find their bytecode."""
+    if _PROCESSES == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("test_*.py"))[_PROCESS::_PROCESSES]:
+        with contextlib.suppress(Exception):  # the collection reports the error
+            importlib.import_module(".".join(path.relative_to(root.parent).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -169,7 +188,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedE
 def redis_url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty database on a real Redis: the one at `TEST_REDIS_URL`, or an embedded one."""
     base = EXTERNAL or request.getfixturevalue("redis_server").url
-    url = f"{base}?db={next(_databases())}"
+    url = f"{base}?db={next(_databases)}"
     with redis_py.Redis.from_url(url) as client:
         client.flushdb()
     return url
@@ -178,7 +197,7 @@ def redis_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def second_redis_url(redis_url: str) -> str:
     """The URL of another empty database on the same server, for data from another installation."""
-    url = f"{redis_url.partition('?')[0]}?db={next(_databases())}"
+    url = f"{redis_url.partition('?')[0]}?db={next(_databases)}"
     with redis_py.Redis.from_url(url) as client:
         client.flushdb()
     return url
