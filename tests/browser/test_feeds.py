@@ -100,7 +100,8 @@ async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: Readin
         await bar.get_by_label("Channel", exact=True).select_option("News")
         await bar.get_by_label("Channel", exact=True).focus()
         await page.keyboard.press("Tab")
-        await page.keyboard.press("Enter")
+        async with page.expect_navigation(wait_until="load"):
+            await page.keyboard.press("Enter")
         await expect(page.get_by_role("status").get_by_text("3 feeds are now in News.")).to_be_visible()
         assert [await channel_of(page, f"feed-{number}") for number in (0, 2, 3)] == ["News", "News", "Home"]
         await page.keyboard.press("z")
