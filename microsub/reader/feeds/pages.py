@@ -494,6 +494,3 @@ def advice_on(record: FeedRecord) -> str:
     if status is not None and status[1] == "401" and without_credentials(record.url) != record.url:
         return _REFUSED
     return _BY_STATUS[status[1]] if status is not None else _BY_REASON.get(reason, "")
-
-
-# --- the sidebar --------------------------------------------------------------------------------------------------
