@@ -124,6 +124,8 @@ def _keys(field: str) -> list[str]:
         why = N_("found {count} characters in a field, expected at most {most}")
         raise _refused(why, count=str(len(field)), most=str(_LONGEST))
     keys = list(dict.fromkeys(" ".join(map(_key, one.split())) for one in field.split(",") if one.strip()))
+    if field.strip() and not keys:  # a comma is no key, and only an empty field frees one
+        raise _no_key(",")
     if len(keys) > _MOST:
         raise _refused(
             N_("found {count} keys for one action, expected at most {most}"), count=str(len(keys)), most=str(_MOST)
@@ -138,7 +140,10 @@ def _key(part: str) -> str:
     if named := _NAMES.get(part.lower()):
         return named
     if len(part) != 1 or not part.isprintable() or part == "|":
-        raise _refused(
-            N_("“{key}” is no key; expected one character, or one of {names}"), key=part, names=", ".join(NAMED)
-        )
+        raise _no_key(part)
     return part
+
+
+def _no_key(part: str) -> InvalidRequest:
+    why = N_("“{key}” is no key; expected one character, or one of {names}")
+    return _refused(why, key=part, names=", ".join(NAMED))

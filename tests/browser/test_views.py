@@ -307,6 +307,24 @@ async def test_own_keys_work_instead_of_the_usual_ones(browser: Browser, server:
         await here.press("Restore the usual keys")
 
 
+async def test_own_keys_leave_controls_theirs(browser: Browser, server: ReadingServer) -> None:
+    """Arrows still change a choice; and Shift, which some keyboards need for `/` too, doesn't end a sequence."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "fay", "/settings/shortcuts")
+        await page.get_by_label("go to saved posts").fill("ArrowDown")
+        await page.get_by_label("go to your channels").fill("g E")
+        await here.press("Save changes")
+        await page.goto(server.url + "/display")
+        choices = page.locator("[name=theme]")
+        await choices.first.focus()
+        await page.keyboard.press("ArrowDown")
+        await expect(choices.nth(1)).to_be_checked()
+        await here.keys("g", "Shift+E")
+        await page.wait_for_url("**/channels")
+        await page.goto(server.url + "/settings/shortcuts")
+        await here.press("Restore the usual keys")
+
+
 async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Browser, server: ReadingServer) -> None:
     """The page then says why; and a double click opens a post once."""
     async with tab(browser) as here:

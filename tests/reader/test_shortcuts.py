@@ -47,6 +47,7 @@ async def test_chosen_keys_stand_in_the_table_of_all_pages(ann: ReadingVisitor) 
         ({"next": "Escape"}, "“Escape” is no key; expected one character, or one of Space, Enter, Backspace"),
         ({"next": "{key}"}, "“{key}” is no key"),
         ({"next": "|"}, "“|” is no key"),
+        ({"next": ", ,"}, "“,” is no key"),
         ({"next": "\u202e"}, "is no key"),
         ({"next": "a b c"}, "“a b c” has more than two keys; a sequence has two"),
         ({"next": "1,2,3,4,5,6"}, "found 6 keys for one action, expected at most 4"),
@@ -73,7 +74,7 @@ def test_only_keys_that_differ_are_stored() -> None:
     """So that later actions and keys of the table reach everybody. The table itself has no conflict."""
     fields = {name: written(keys) for name, (keys, _, _) in SHORTCUTS.items()}
     assert chosen_shortcuts(fields) == chosen_shortcuts({}) == ""
-    stored = chosen_shortcuts({**fields, "undo": "Z, backspace", "unknown": "j"})
+    stored = chosen_shortcuts({**fields, "undo": "Z, backspace,", "unknown": "j"})
     assert stored == '{"undo":"Z|Backspace"}'
     assert shortcuts(stored)["undo"] == ("Z|Backspace", *SHORTCUTS["undo"][1:])
     assert shortcuts(stored)["next"] == SHORTCUTS["next"]

@@ -50,6 +50,7 @@ from microsub.transfer.reports import ImportReport
 from microsub.transfer.user_export import UserExport, by_bytes
 from microsub.transfer.user_import import UserImport
 from microsub.web.display import Display
+from microsub.web.shortcuts import chosen_shortcuts
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
 from tests.support.reader import Reader
@@ -155,6 +156,7 @@ async def keep_reading(world: World, items: list[str]) -> None:
         "display": chosen,
         "searches": stored_searches(searches),
         READ_EVERYWHERE: "no",
+        "shortcuts": chosen_shortcuts({"undo": "Z, Backspace", "next": "", "display": "g y"}),
     }
     await world.accounts.set_settings("ann", kept)
     displays, uids = ChannelDisplays(world.redis), frozenset({"news", "global"})
@@ -309,6 +311,30 @@ async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here:
     assert KeptSearch.read(user.settings["searches"]) == (*own, KeptSearch("Ebb", "tide -flood"))
     views = await displays.all("ann")
     assert (views["news"].view, views["global"]) == ("cards", ChannelDisplay("cards", "oldest", "day"))
+
+
+@pytest.mark.parametrize(
+    ("own", "keys_", "kept", "why"),
+    [
+        ("", {"undo": "Z|Backspace", "unknown": "j"}, '{"undo":"Z|Backspace"}', []),
+        ('{"next":"x"}', {"undo": "Z"}, '{"next":"x"}', []),
+        ("", {"undo": "j"}, "", ["“j” has two actions: “next post, opened if another one is” and “undo”"]),
+        ("", {"undo": "<b>"}, "", ["“<b>” is no key; expected one character"]),
+    ],
+)
+async def test_keys_come_over_where_the_user_has_none(
+    body: bytes, here: World, own: str, keys_: dict[str, str], kept: str, why: list[str]
+) -> None:
+    """Those that a page would refuse are left out, with the reason."""
+    await here.reader("ann", "news")
+    await here.accounts.set_settings("ann", {"shortcuts": own})
+    lines = [json.loads(line) for line in body.splitlines()]
+    next(line for line in lines if line["type"] == "reading")["shortcuts"] = keys_
+    report = await bring(here, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert [one.why[: len(text)] for one, text in zip(report.skipped, why, strict=True)] == why
+    user = await here.accounts.user("ann")
+    assert user
+    assert user.settings.get("shortcuts", "") == kept
 
 
 async def test_a_search_that_is_kept_during_an_import_stays(body: bytes, here: World) -> None:

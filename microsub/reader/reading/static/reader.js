@@ -45,6 +45,8 @@ document.addEventListener("click", (event) => {
 // --- keys: they are read from the visible table in the page (the dialog "keys")
 
 const PATIENCE = 1500; // maximum milliseconds between the two keys of a sequence
+const HELD = ["Shift", "AltGraph", "CapsLock"]; // keys that change others, also between two of a sequence
+const PLAYER = "audio, video";
 const dialog = document.getElementById("keys");
 
 function table() {
@@ -112,8 +114,9 @@ function listen(more) {
 
   addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
-    const pressed = { Enter: "a, button, summary", " ": "a, button, summary, input, label, audio, video" }[event.key];
-    const isPressing = pressed && event.target.closest(pressed);
+    const pressed = { Enter: "a, button, summary", " ": `a, button, summary, input, label, ${PLAYER}`, Home: PLAYER, End: PLAYER };
+    const control = event.key.startsWith("Arrow") ? `input, ${PLAYER}` : pressed[event.key];
+    const isPressing = HELD.includes(event.key) || (control && event.target.closest(control));
     if (isTyping || isPressing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) {
       return;
     }
