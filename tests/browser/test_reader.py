@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, Route
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.browser.accessibility import DESK, PHONE, violations
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -23,7 +23,20 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-READERS = ("alone", "buttons", "late", "scroller", "plain", "looks", "waits", "hostile", "leafs", "many", "older")
+READERS = (
+    "alone",
+    "buttons",
+    "late",
+    "scroller",
+    "plain",
+    "looks",
+    "waits",
+    "hostile",
+    "leafs",
+    "many",
+    "older",
+    "both",
+)
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 AT_ONCE = 12
 """Techniques in one post."""
@@ -60,7 +73,9 @@ class Library(ReadingServer):
 async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Library]:
     """The server, with everything polled."""
     async with publisher() as feeds:
-        document = rss(dated(COUNT)).replace(b"About Post 45", html.escape(LONG).encode())
+        document = rss(dated(COUNT))
+        for long in (b"About Post 45", b"About Post 41"):
+            document = document.replace(long, html.escape(LONG).encode())
         address = feeds.serve_document("/feed", document)
         hostile = feeds.serve_document("/hostile", hostile_feed())
         users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in READERS}
@@ -111,6 +126,27 @@ async def settled(page: Page, wanted: int) -> None:
 
 
 _TEXT_COLOUR = "getComputedStyle(document.activeElement.querySelector('.content')).color"
+
+
+async def test_two_long_posts_are_opened_at_once(browser: Browser, library: Library) -> None:
+    """Where posts are shown in full, opening one closes no other, even if both are being fetched."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page, arrived = await library.sign_in(here, "both", "/channel/home?show=all"), asyncio.Event()
+        async with page.expect_navigation(wait_until="load"):
+            await page.get_by_role("button", name="Full", exact=True).click()
+
+        async def later(route: Route) -> None:
+            await arrived.wait()
+            await route.continue_()
+
+        await page.route("**/post/*", later)
+        long = page.locator(".post:has(.more)")
+        await expect(long).to_have_count(2)
+        for link in await page.locator(".more [data-open]").all():
+            await link.click()
+        arrived.set()
+        await expect(page.get_by_text("The end of it.")).to_have_count(2)
 
 
 async def test_reading_with_only_the_keyboard(browser: Browser, library: Library) -> None:

@@ -75,7 +75,7 @@ async function open(post) {
     post.ariaBusy = "true";
     opening = post;
     const page = await pageOf(link.href).finally(() => (post.ariaBusy = "false"));
-    if (opening !== post) {
+    if (post.matches(".row") && opening !== post) {
       return; // the next one was opened meanwhile
     }
     const cut = body.innerHTML;
