@@ -198,6 +198,19 @@ async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
     assert await unread(ann) == 0
 
 
+async def test_a_mark_without_effect_leaves_the_undo_in_view(ann: ReadingVisitor) -> None:
+    """Also without scripts: the mark before it can still be undone, once."""
+    await ann.publish("b", "a")
+    first = await ann.mark_all(await ann.get("/channel/home?show=all"))
+    again = await ann.mark_all(await ann.get(first.location))
+    assert again.location == first.location
+    page = await ann.get(again.location)
+    assert page.tree.css_first("#done p").text().split() == ["2", "posts", "marked", "as", "read.", "Undo"]
+    undone = await ann.browser.submit(page, "/marks/undo")
+    assert undone.location == "/channel/home?show=all"
+    assert await unread(ann) == 2
+
+
 async def test_an_undo_leaves_a_later_record_alone(ann: ReadingVisitor) -> None:
     """One that another process makes while the first is undone, just before its record ends."""
     await ann.publish("b", "a")

@@ -182,7 +182,7 @@ class MarkForms:
             undo = record.id if record is not None else ""
             return data_reply({"text": text, "undo": undo, "unread": unread, **more})
         path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
-        kept = [part for part in query.split("&") if part and not part.startswith("undo=")]
+        kept = [part for part in query.split("&") if part and (record is None or not part.startswith("undo="))]
         if record is not None:
             kept.append(f"undo={record.id}")
         return visit.go(f"{path}?{'&'.join(kept)}" if kept else path)
