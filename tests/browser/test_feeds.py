@@ -152,6 +152,22 @@ async def test_feeds_are_filtered_while_one_types(browser: Browser, many: Readin
         await expect(rows).to_have_count(1)
 
 
+async def test_a_filter_whose_reply_is_lost_leads_to_no_feed(browser: Browser, many: ReadingServer) -> None:
+    """The table still has all feeds, so Enter again would open another one than the words mean."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await many.sign_in(here, "ann", "/feed")
+        filter_ = page.get_by_role("searchbox", name="Filter by name")
+        await page.route("**/feed?*", lambda route: route.abort())
+        await filter_.fill("feed-4")
+        async with page.expect_event("requestfailed"):
+            await filter_.press("Enter")
+        await page.unroute("**/feed?*")
+        await expect(filter_).to_be_focused()
+        await filter_.press("Enter")
+        await expect(page.get_by_role("link", name="feed-4")).to_be_focused()
+
+
 async def test_feeds_are_chosen_without_scripts(browser: Browser, many: ReadingServer) -> None:
     """All shown by a link; the other boxes and actions by hand."""
     async with tab(browser, scripts=False) as here:

@@ -59,12 +59,13 @@ function keepChosen(rows) {
   show();
 }
 
+/** Show the feeds with these words; false if the field has others by now. */
 async function find(words) {
   const address = `${filter.action}?${new URLSearchParams(new FormData(filter))}`;
   const page = new DOMParser().parseFromString(await (await fetch(address)).text(), "text/html");
   const found = page.getElementById("feeds");
   if (!found || filter.elements.q.value.trim() !== words) {
-    return;
+    return false;
   }
   keepChosen(found.tBodies[0].rows);
   for (const id of ["found", "turns"]) {
@@ -76,6 +77,7 @@ async function find(words) {
   form.elements.q.value = words;
   form.elements.from?.remove();
   history.replaceState(history.state, "", address);
+  return true;
 }
 
 if (bar) {
@@ -101,8 +103,9 @@ if (bar) {
   filter.addEventListener("submit", async (event) => {
     event.preventDefault();
     clearTimeout(waiting);
-    await find(filter.elements.q.value.trim()).catch(() => {});
-    table.querySelector("tbody th a")?.focus(); // Enter again opens it
+    if (await find(filter.elements.q.value.trim()).catch(() => false)) {
+      table.querySelector("tbody th a")?.focus(); // Enter again opens it
+    }
   });
   filter.addEventListener("input", () => {
     clearTimeout(waiting);
