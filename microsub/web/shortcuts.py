@@ -77,9 +77,20 @@ _LONGEST = 100
 
 
 def shortcuts(stored: str) -> dict[str, tuple[str, str, str]]:
-    """The table with what the user has chosen; `stored` is as `chosen_shortcuts` made it, empty for nothing."""
-    own = orjson.loads(stored) if stored else {}
-    return {name: (own.get(name, keys), act, text) for name, (keys, act, text) in SHORTCUTS.items()}
+    """The table with what the user has chosen; `stored` is as `chosen_shortcuts` made it, empty for nothing.
+
+    It may be of an earlier table: keys that actions have got since then are free if the user has given them to others.
+    """
+    if not stored:
+        return dict(SHORTCUTS)
+    own: dict[str, str] = orjson.loads(stored)
+    taken = {key for keys in own.values() for key in keys.split("|")}
+    begun = {key.partition(" ")[0] for key in taken}
+
+    def left(keys: str) -> str:
+        return "|".join(key for key in keys.split("|") if key not in begun | taken and key.split(" ")[0] not in taken)
+
+    return {name: (own.get(name, left(keys)), act, text) for name, (keys, act, text) in SHORTCUTS.items()}
 
 
 def written(keys: str) -> str:

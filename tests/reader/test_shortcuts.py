@@ -85,3 +85,23 @@ def test_one_key_may_begin_several_sequences() -> None:
     assert chosen_shortcuts({"undo": "g z", "next": "h"}) == '{"next":"h","undo":"g z"}'
     with pytest.raises(InvalidRequest):
         chosen_shortcuts({"undo": "j z"})
+
+
+@pytest.mark.parametrize(
+    ("stored", "freed"),
+    [
+        ('{"undo":"Z"}', {}),
+        ('{"undo":"j"}', {"next": ""}),
+        ('{"undo":"f"}', {"save": "s"}),
+        ('{"undo":"+ x"}', {"follow": ""}),
+        ('{"next":"g"}', {"home": "", "everything": "", "saved": "", "search-all": ""}),
+    ],
+)
+def test_a_users_key_keeps_its_action_if_the_table_gets_the_same(stored: str, freed: dict[str, str]) -> None:
+    """A later version may use it for a new action, which then has no key, and the page of keys can be saved."""
+    table = shortcuts(stored)
+    assert {name: table[name][0] for name in freed} == freed
+    kept = chosen_shortcuts({name: written(keys) for name, (keys, _, _) in table.items()})
+    assert {name: keys for name, (keys, _, _) in shortcuts(kept).items()} == {
+        name: keys for name, (keys, _, _) in table.items()
+    }
