@@ -10,10 +10,6 @@ import orjson
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 
-_FEED = (
-    ".post:focus-within .from > a, .post:focus-within .byline a[href*='/feed/'], .post.whole .byline a[href*='/feed/']"
-)
-
 SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
     "next": ("j", "next", N_("next post, opened if another one is")),
     "previous": ("k", "previous", N_("previous post, likewise")),
@@ -23,7 +19,11 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
     "unread": ("N", "unread", N_("next unread post, also in the next channel")),
     "open": ("o|Enter", "open", N_("open or close the post")),
     "original": ("v", "original", N_("open the original in a new tab")),
-    "feed": ("F", f"press {_FEED}", N_("posts of its feed alone")),
+    "feed": (
+        "F",
+        "press .post:focus-within [data-its-feed], .post.whole [data-its-feed]",
+        N_("posts of its feed alone"),
+    ),
     "full-text": (
         "d",
         "press .post:focus-within [data-full-text], .post.whole [data-full-text]",

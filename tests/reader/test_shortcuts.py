@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from microsub.base.errors import InvalidRequest
+from microsub.model.jf2 import Card, Entry
 from microsub.web.shortcuts import SHORTCUTS, chosen_shortcuts, shortcuts, written
-from tests.reader.conftest import ReadingVisitor
+from tests.reader.conftest import ReadingVisitor, ids
 
 PAGE = "/settings/shortcuts"
 
@@ -62,6 +63,17 @@ async def test_keys_that_cannot_work_are_refused(ann: ReadingVisitor, fields: di
     assert said.lower() in (told.tree.css_first("[role=alert]").text()).lower()
     assert told.tree.css_first("[name=next]").attributes["value"] == fields["next"][:100]
     assert await keys_of(ann) == usual
+
+
+async def test_the_key_of_a_feed_leads_to_no_address_of_a_publisher(ann: ReadingVisitor) -> None:
+    """Authors' pages may have `/feed/` in their addresses too."""
+    author = Card(name="Gwen", url="https://evil.example/feed/1")
+    await ann.publish_entry(Entry(guid="1", name="By a guest", url="https://blog.example/feed/2", author=author))
+    page = await ann.get(f"/post/{ids(await ann.get('/channel/home'))[0]}")
+    act = next(row.attributes["data-act"] or "" for row in page.tree.css("[data-key=F]"))
+    links = page.tree.css(act.removeprefix("press ").rpartition(", ")[2])
+    assert "https://evil.example/feed/1" in {link.attributes["href"] for link in page.tree.css(".byline a")}
+    assert [(link.attributes["href"] or "").partition("/feed/")[0] for link in links] == [""]
 
 
 async def test_keys_need_a_signed_in_user(ann: ReadingVisitor) -> None:
