@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import orjson
+
 from microsub import configuration
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.plaintext import counted, on_one_line
@@ -82,7 +84,7 @@ from microsub.transfer.records import (
 from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Progress, Skipped, one_by_one
 from microsub.transfer.user_export import OWN_FIELDS
 from microsub.web.display import Display
-from microsub.web.shortcuts import chosen_shortcuts, written
+from microsub.web.shortcuts import chosen_shortcuts, shortcuts, written
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts
@@ -266,7 +268,8 @@ class UserImport:
             await self.accounts.set_settings(self._user, {"display": display})
         if record.shortcuts and not settings.get("shortcuts"):
             try:
-                own = chosen_shortcuts({name: written(keys) for name, keys in record.shortcuts.items()})
+                table = shortcuts(orjson.dumps(record.shortcuts).decode())
+                own = chosen_shortcuts({name: written(keys) for name, (keys, _, _) in table.items()})
                 await self.accounts.set_settings(self._user, {"shortcuts": own})
             except InvalidRequest as error:
                 self._report.skipped.append(Skipped("", "shortcuts", error.description))

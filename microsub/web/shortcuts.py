@@ -84,7 +84,7 @@ def shortcuts(stored: str) -> dict[str, tuple[str, str, str]]:
     if not stored:
         return dict(SHORTCUTS)
     own: dict[str, str] = orjson.loads(stored)
-    taken = {key for keys in own.values() for key in keys.split("|")}
+    taken = {key for name in own.keys() & SHORTCUTS.keys() for key in own[name].split("|")}
     begun = {key.partition(" ")[0] for key in taken}
 
     def left(keys: str) -> str:

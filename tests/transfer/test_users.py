@@ -318,14 +318,15 @@ async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here:
     [
         ("", {"undo": "Z|Backspace", "unknown": "j"}, '{"undo":"Z|Backspace"}', []),
         ('{"next":"x"}', {"undo": "Z"}, '{"next":"x"}', []),
-        ("", {"undo": "j"}, "", ["“j” has two actions: “next post, opened if another one is” and “undo”"]),
+        ("", {"undo": "j"}, '{"next":"","undo":"j"}', []),
+        ("", {"undo": "Z", "down": "Z"}, "", ["“Z” has two actions: “next post, not opened” and “undo”"]),
         ("", {"undo": "<b>"}, "", ["“<b>” is no key; expected one character"]),
     ],
 )
 async def test_keys_come_over_where_the_user_has_none(
     body: bytes, here: World, own: str, keys_: dict[str, str], kept: str, why: list[str]
 ) -> None:
-    """Those that a page would refuse are left out, with the reason."""
+    """Wrong ones are left out, with the reason; one that the table has got for another action since stays."""
     await here.reader("ann", "news")
     await here.accounts.set_settings("ann", {"shortcuts": own})
     lines = [json.loads(line) for line in body.splitlines()]
