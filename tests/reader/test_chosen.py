@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from microsub.base.clock import DAY
-from microsub.base.errors import NotFound, StoreError, StoreUnavailable
+from microsub.base.errors import NotFound, StoreError, StoreUnavailable, StoreUnreached
 from microsub.model.reader import Reason
 from microsub.model.settings import FollowSettings
 from microsub.reader.feeds import chosen
@@ -290,6 +290,33 @@ async def test_a_store_that_stops_meanwhile(
     assert "Some of the feeds may have been changed. Undo" in await told(ann, reply)
     await take_back(ann, reply)
     assert await state(server) == before
+
+
+@pytest.mark.parametrize("act", ["unfollow", "move", "pause"])
+async def test_a_store_that_breaks_off_after_the_only_change(
+    ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """The page doesn't call the feeds unchanged then, and its undo restores them."""
+    before, unread = await state(server), sorted(await ann.titles("/channel/home"))
+    of = Following.change if act == "pause" else Following.move if act == "move" else Following.unfollow
+    away: list[StoreError] = [StoreUnreached("connection refused"), StoreUnavailable("connection lost")]
+
+    async def breaking(self: Following, *args: Any, **more: Any) -> Any:
+        if len(away) == 2:
+            await of(self, *args, **more)
+        if away:
+            raise away.pop()
+        return await of(self, *args, **more)
+
+    monkeypatch.setattr(Following, of.__name__, breaking)
+    reply = await choose(ann, feeds, do=act, to="news")
+    assert await state(server) != before
+    said = await told(ann, reply)
+    assert "Some of the feeds may have been changed. Undo one.example: The store of this server failed" in said
+    assert "stay" not in said
+    await take_back(ann, reply)
+    assert await state(server) == before
+    assert sorted(await ann.titles("/channel/home")) == unread
 
 
 async def test_a_store_that_lost_what_was_before(

@@ -15,7 +15,7 @@ import orjson
 from starlette.responses import Response
 
 from microsub.accounts import Most
-from microsub.base.errors import InvalidRequest, NotFound, RequestError, StoreError, StoreUnavailable
+from microsub.base.errors import InvalidRequest, NotFound, RequestError, StoreError, StoreUnavailable, StoreUnreached
 from microsub.base.texts import N_, Sentence
 from microsub.feeds import FeedRecord, Feeds
 from microsub.model.reader import SAVED, Subscription
@@ -54,7 +54,8 @@ class ChosenResult:
     """What became of the chosen feeds: the names of those that were changed, and those left, each with the reason.
 
     There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
-    were moved or copied. What an undo left can be undone again: `undone` is the act then.
+    were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
+    while it changed one of those left.
     """
 
     act: Act
@@ -64,6 +65,7 @@ class ChosenResult:
     left: list[tuple[str, str]] = field(default_factory=list)
     undo: str = ""
     undone: Act | None = None
+    unsure: bool = False
 
 
 class ChosenFeeds:
@@ -222,7 +224,8 @@ class ChosenFeeds:
             except RequestError as error:
                 result.left.append((name, visit.translate(error.description)))
                 left.append((uid, follow))
-            except StoreError:
+            except StoreError as error:
+                result.unsure |= isinstance(error, StoreUnavailable) and not isinstance(error, StoreUnreached)
                 result.left.append((name, visit.translate(_UNDO_BROKEN if result.act == "undo" else _BROKEN)))
                 left.append((uid, follow))
             else:
