@@ -197,18 +197,22 @@ class ReadState:
             [
                 *(("EXISTS", keys.unread(user, uid)) for uid in uids),
                 *(("EXISTS", keys.apart(user, uid)) for uid in uids),
+                *(("EXISTS", keys.hidden(user, uid)) for uid in uids),
                 ("HGET", keys.user(user), READ_EVERYWHERE),
             ]
         )
         with_same = everywhere == b"yes"
-        left = [uid for uid in compress(uids, found[: len(uids)]) if uid != SAVED]
-        for uid in {*left} & {*compress(uids, found[len(uids) :])}:
+        unread, apart, hiding = (found[at : at + len(uids)] for at in range(0, len(found), len(uids) or 1))
+        left = [uid for uid in compress(uids, unread) if uid != SAVED]
+        # Posts that these show or hide are read with the same posts of other channels.
+        further = {SAVED, *compress(uids, apart), *compress(uids, hiding)}.intersection(uids)
+        for uid in {*left} & {*compress(uids, apart)}:
             left.remove(uid)
             await self._mark_shown(user, uid, now, marked, Cursor(score, item) if item else None, with_same=with_same)
         places = [(uid, (item, score)) for uid in left]
         while places:
             some, places = places[:_AT_ONCE], places[_AT_ONCE:]
-            replies = await self._redis.scripts([_marking(user, uid, "until", now, *place) for uid, place in some])
+            replies = await self._redis.scripts([_marking(user, uid, "until each", now, *place) for uid, place in some])
             listed = dict[str, Sequence[str]]()
             for (uid, _), reply in zip(some, replies, strict=True):
                 if reply == -1:  # the channel has been removed
@@ -218,7 +222,14 @@ class ReadState:
                     listed[uid] = split(reply[4])
                 if reply[3]:
                     places.append((uid, _place(reply[3])))
-            await self._mark_listed(user, listed, now, marked)
+            if listed:
+                ids = distinct(item for shown in listed.values() for item in shown)
+                await self._mark_same(user, ids, "read", now, marked)
+                # First in `further`: a repetition finds only posts that are unread in the others.
+                visited = {uid: shown for uid, shown in listed.items() if uid not in further}
+                for uid, shown in (dict.fromkeys(further, ids) | visited).items():
+                    with suppress(NotFound):  # the channel has been removed
+                        await self._mark_named(user, uid, shown, "read here", now, marked)
 
     async def _mark_shown(
         self, user: str, uid: str, now: float, marked: _Marked, first: Cursor | None, *, with_same: bool

@@ -24,7 +24,7 @@ async def choose(ann: ReadingVisitor, **fields: str) -> str:
     return (await ann.get(sent.location)).text if sent.status == 303 else sent.text
 
 
-async def test_chosen_keys_stand_in_the_table_of_all_pages(ann: ReadingVisitor) -> None:
+async def test_the_table_of_keys_shows_chosen_ones(ann: ReadingVisitor) -> None:
     """Until the usual ones are restored."""
     usual = await keys_of(ann)
     assert len(usual) == len(SHORTCUTS)

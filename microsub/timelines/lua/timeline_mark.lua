@@ -10,7 +10,7 @@
 --
 -- KEYS  1 channels  2 live_events  3 user
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread', both also with ' here', which means
---       in the named channel alone, or 'until'  9 now  10.. items:
+--       in the named channel alone, or 'until', also with ' each': the caller marks the channels one by one  9 now  10.. items:
 --       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
 -- reply {{'uid id id …' of each channel in which the state of items changed}, number of ids that were examined, the first ones, 1 if the
 --       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or '', 'id id …' of
@@ -38,9 +38,9 @@ local function all_channels()
 end
 local uids = ARGV[7] == 'global' and all_channels() or (redis.call('ZSCORE', KEYS[1], ARGV[7]) and { ARGV[7] })
 if not uids then return -1 end
-local how, is_here = string.match(ARGV[8], '^(%a+)( ?)')
-local everywhere = is_here == '' and redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
-local named, most, spreads = sets_of(uids[1]), 1000, everywhere and ARGV[7] ~= 'global'
+local how, where = string.match(ARGV[8], '^(%a+) ?(%a*)$')
+local everywhere = where ~= 'here' and redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
+local named, most, spreads = sets_of(uids[1]), 1000, everywhere and where == '' and ARGV[7] ~= 'global'
 if spreads then
   uids = all_channels()
   -- Most items are in few of the channels, and looking for them takes less time than changing them.
