@@ -243,9 +243,9 @@ class Settings:
     allow_private_networks: tuple[Network, ...] = setting(
         _list_of_networks("10.0.0.0/8,fd00::/8"),
         "",
-        "Private networks from which feeds may be fetched. By default none: loopback, private and link-local addresses "
-        "are refused. This machine's own public addresses are refused as well, unless the host is that of "
-        "`MICROSUB_BASE_URL` or of a user's page and the port is 80 or 443.",
+        "Private networks from which feeds may be fetched, such as 192.168.0.0/16. By default none: loopback, private "
+        "and link-local addresses are refused. This machine's own public addresses are refused as well, unless the "
+        "host is that of `MICROSUB_BASE_URL` or of a user's page and the port is 80 or 443.",
     )
     trusted_proxies: tuple[Network, ...] = setting(
         _list_of_networks("127.0.0.1/32,10.0.0.0/8"),
