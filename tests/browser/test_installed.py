@@ -96,6 +96,7 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Readi
     await page.get_by_text("Undone.").wait_for()
     assert (await unread.count(), await page.evaluate(waiting)) == (count, 0)
     await mark.click()
+    await page.wait_for_function(f"() => {waiting} === 1")
     await context.set_offline(False)
     await page.wait_for_function(f"() => !{waiting}")
     await page.wait_for_function("() => document.querySelector('[data-channel=home] .count').hidden")
