@@ -84,7 +84,7 @@ from microsub.transfer.records import (
 from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Progress, Skipped, one_by_one
 from microsub.transfer.user_export import OWN_FIELDS
 from microsub.web.display import Display
-from microsub.web.shortcuts import chosen_shortcuts, shortcuts, written
+from microsub.web.shortcuts import UnfitKeys, chosen_shortcuts, shortcuts, written
 
 if TYPE_CHECKING:
     from microsub.accounts import Accounts
@@ -255,10 +255,11 @@ class UserImport:
 
     async def _reading(self, record: ExportedReading) -> None:
         """Take over how the user reads: choices made here stay, and searches kept here come first."""
-        if self._report.dry_run:
-            return
         there = await self.accounts.user(self._user)
         settings = dict(there.settings) if there is not None else {}
+        own_keys = "" if settings.get("shortcuts") else self._own_keys(record.shortcuts)
+        if self._report.dry_run:
+            return
         self._episodes = record.episodes
         if self._is_new:
             everywhere = "yes" if record.read_everywhere else "no"
@@ -266,13 +267,8 @@ class UserImport:
         if record.display and not settings.get("display"):
             display = Display().changed(record.display).stored()
             await self.accounts.set_settings(self._user, {"display": display})
-        if record.shortcuts and not settings.get("shortcuts"):
-            try:
-                table = shortcuts(orjson.dumps(record.shortcuts).decode())
-                own = chosen_shortcuts({name: written(keys) for name, (keys, _, _) in table.items()})
-                await self.accounts.set_settings(self._user, {"shortcuts": own})
-            except InvalidRequest as error:
-                self._report.skipped.append(Skipped("", "shortcuts", error.description))
+        if own_keys:
+            await self.accounts.set_settings(self._user, {"shortcuts": own_keys})
         searched = self._counts.keys() | {GLOBAL}
         shown = searched | {LAST_CHOICE}
         views = {uid: ChannelDisplay().changed(view) for uid, view in record.views.items() if uid in shown}
@@ -297,6 +293,15 @@ class UserImport:
 
         await self.accounts.revise_setting(self._user, "searches", settings.get("searches", ""), joined)
         self._report.skipped += skipped
+
+    def _own_keys(self, said: Mapping[str, str]) -> str:
+        """The user's own keys as they are stored, empty if there are none, or if they can't work."""
+        try:
+            table = shortcuts(orjson.dumps(said).decode())
+            return chosen_shortcuts({name: written(keys) for name, (keys, _, _) in table.items()})
+        except UnfitKeys as error:
+            self._report.skipped.append(Skipped("", "shortcuts", error.description))
+            return ""
 
     def _addresses(self, uid: str, urls: Sequence[str]) -> dict[str, str]:
         """The valid URLs of a rule, normalised; original → URL.

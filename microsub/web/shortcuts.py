@@ -11,8 +11,8 @@ from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 
 SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
-    "next": ("j", "next", N_("next post, opened if another one is")),
-    "previous": ("k", "previous", N_("previous post, likewise")),
+    "next": ("j", "next", N_("next post, opened if a post is open")),
+    "previous": ("k", "previous", N_("previous post, opened if a post is open")),
     "down": ("n", "down", N_("next post, not opened")),
     "up": ("p", "up", N_("previous post, not opened")),
     "on": ("Space", "on", N_("page down, then the next unread post")),
@@ -22,16 +22,16 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
     "feed": (
         "F",
         "press .post:focus-within [data-its-feed], .post.whole [data-its-feed]",
-        N_("posts of its feed alone"),
+        N_("only the posts of the post’s feed"),
     ),
     "full-text": (
         "d",
         "press .post:focus-within [data-full-text], .post.whole [data-full-text]",
         N_("full text, or the text of the feed"),
     ),
-    "list": ("1", "press .looks [value=list]", N_("list")),
-    "cards": ("2", "press .looks [value=cards]", N_("cards")),
-    "full": ("3", "press .looks [value=full]", N_("full posts")),
+    "list": ("1", "press .looks [value=list]", N_("show posts as a list")),
+    "cards": ("2", "press .looks [value=cards]", N_("show posts as cards")),
+    "full": ("3", "press .looks [value=full]", N_("show full posts")),
     "answer": ("e", "answer", N_("reply from your own site, if allowed")),
     "read": ("m", "read", N_("mark as read or unread")),
     "save": ("s|f", "save", N_("save or unsave")),
@@ -44,16 +44,16 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
     "show": ("u", "show", N_("unread or all posts; from a post, its list")),
     "reload": ("r", "reload", N_("load new posts")),
     "next-channel": ("J", "nextChannel", N_("next channel or feed with unread posts")),
-    "previous-channel": ("K", "previousChannel", N_("previous channel, likewise")),
+    "previous-channel": ("K", "previousChannel", N_("previous channel or feed with unread posts")),
     "home": ("g h|g u", "go /", N_("go to unread posts")),
     "everything": ("g a", "go /channel/global?show=all", N_("go to all posts")),
     "saved": ("g s|g b", "go /saved", N_("go to saved posts")),
     "notifications": ("g n", "go /channel/notifications", N_("go to notifications")),
-    "find": ("g l", "go /channel", N_("find a channel")),
+    "find": ("g l", "go /channel", N_("find a channel by its name")),
     "display": ("g d", "go /display", N_("go to display and language")),
-    "channels": ("g c", "channels", N_("go to the channel list")),
+    "channels": ("g c", "channels", N_("go to the channels beside the page")),
     "feeds": ("g f", "go /feed", N_("go to all feeds")),
-    "own-channels": ("g e", "go /channels", N_("go to your channels")),
+    "own-channels": ("g e", "go /channels", N_("go to the page of your channels")),
     "follow": ("+", "go /follow", N_("follow a feed")),
     "search": ("/", "search", N_("search posts; in all feeds, filter by name")),
     "search-all": ("g /", "go /search", N_("search posts, on every page")),
@@ -74,6 +74,14 @@ _MOST = 4
 """Keys of one action."""
 _LONGEST = 100
 """Characters of a field with keys."""
+
+
+class UnfitKeys(InvalidRequest):
+    """The keys of the action `name` can't work. The description begins with the action in words."""
+
+    def __init__(self, name: str, why: str, **values: str) -> None:
+        super().__init__(Sentence("{action}: {why}", action=_said(name), why=Sentence(why, **values)))
+        self.name = name
 
 
 def shortcuts(stored: str) -> dict[str, tuple[str, str, str]]:
@@ -101,60 +109,52 @@ def written(keys: str) -> str:
 def chosen_shortcuts(given: Mapping[str, Any]) -> str:
     """The keys in fields by actions' names, as they are stored: only those that differ from the table.
 
-    Without a field, an action has the keys of the table. Raises InvalidRequest.
+    Without a field, an action has the keys of the table. Raises UnfitKeys.
     """
     chosen: dict[str, str] = {}
     taken: dict[str, str] = {}
-    for name, (usual, _, text) in SHORTCUTS.items():
-        keys = _keys(str(given.get(name, written(usual))))
-        for key in keys:
-            if key in taken:
-                raise _refused(
-                    N_("“{key}” has two actions: “{one}” and “{other}”"),
-                    key=key,
-                    one=Sentence(taken[key]),
-                    other=Sentence(text),
-                )
-            taken[key] = text
+    for name, (usual, *_) in SHORTCUTS.items():
+        keys = _keys(name, str(given.get(name, written(usual))))
         if "|".join(keys) != usual:
             chosen[name] = "|".join(keys)
-    for key in taken:
+        for key in keys:
+            if key in taken:
+                at, other = (name, taken[key]) if name in chosen else (taken[key], name)
+                raise UnfitKeys(at, N_("“{key}” is also the key of “{other}”"), key=key, other=_said(other))
+            taken[key] = name
+    for key, name in taken.items():
         first, _, second = key.partition(" ")
         if second and first in taken:
-            why = N_("“{sequence}” can’t be typed, because “{key}” alone has an action: “{action}”")
-            raise _refused(why, sequence=key, key=first, action=Sentence(taken[first]))
+            why = N_("“{key}” begins “{sequence}”, the keys of “{other}”")
+            raise UnfitKeys(taken[first], why, key=first, sequence=key, other=_said(name))
     return orjson.dumps(chosen).decode() if chosen else ""
 
 
-def _refused(why: str, **values: str) -> InvalidRequest:
-    return InvalidRequest(Sentence(why, **values))
+def _said(name: str) -> Sentence:
+    return Sentence(SHORTCUTS[name][2])
 
 
-def _keys(field: str) -> list[str]:
+def _keys(name: str, field: str) -> list[str]:
     if len(field) > _LONGEST:
-        why = N_("found {count} characters in a field, expected at most {most}")
-        raise _refused(why, count=str(len(field)), most=str(_LONGEST))
-    keys = list(dict.fromkeys(" ".join(map(_key, one.split())) for one in field.split(",") if one.strip()))
+        why = N_("found {count} characters, expected at most {most}")
+        raise UnfitKeys(name, why, count=str(len(field)), most=str(_LONGEST))
+    keys = list(
+        dict.fromkeys(" ".join(_key(name, part) for part in one.split()) for one in field.split(",") if one.strip())
+    )
     if field.strip() and not keys:  # a comma is no key, and only an empty field frees one
-        raise _no_key(",")
+        keys = [_key(name, ",")]
     if len(keys) > _MOST:
-        raise _refused(
-            N_("found {count} keys for one action, expected at most {most}"), count=str(len(keys)), most=str(_MOST)
-        )
+        raise UnfitKeys(name, N_("found {count} keys, expected at most {most}"), count=str(len(keys)), most=str(_MOST))
     for key in keys:
         if key.count(" ") > 1:
-            raise _refused(N_("“{keys}” has more than two keys; a sequence has two"), keys=key)
+            raise UnfitKeys(name, N_("“{keys}” has more than two keys; a sequence has two"), keys=key)
     return keys
 
 
-def _key(part: str) -> str:
+def _key(name: str, part: str) -> str:
     if named := _NAMES.get(part.lower()):
         return named
-    if len(part) != 1 or not part.isprintable() or part == "|":
-        raise _no_key(part)
+    if len(part) != 1 or not part.isprintable() or part in {"|", ","}:
+        why = N_("“{key}” is no key; expected one character, or one of {names}")
+        raise UnfitKeys(name, why, key=part, names=", ".join(NAMED))
     return part
-
-
-def _no_key(part: str) -> InvalidRequest:
-    why = N_("“{key}” is no key; expected one character, or one of {names}")
-    return _refused(why, key=part, names=", ".join(NAMED))

@@ -312,7 +312,7 @@ async def test_own_keys_leave_controls_theirs(browser: Browser, server: ReadingS
     async with tab(browser) as here:
         page = await server.sign_in(here, "fay", "/settings/shortcuts")
         await page.get_by_label("go to saved posts").fill("ArrowDown")
-        await page.get_by_label("go to your channels").fill("g E")
+        await page.get_by_label("go to the page of your channels").fill("g E")
         await here.press("Save changes")
         await page.goto(server.url + "/display")
         choices = page.locator("[name=theme]")

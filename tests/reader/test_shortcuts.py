@@ -43,16 +43,23 @@ async def test_the_table_of_keys_shows_chosen_ones(ann: ReadingVisitor) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"next": "k"}, "“k” has two actions: “next post, opened if another one is” and “previous post, likewise”"),
-        ({"next": "g"}, "“g h” can’t be typed, because “g” alone has an action: “next post, opened if another one is”"),
+        (
+            {"next": "k"},
+            "next post, opened if a post is open: “k” is also the key of “previous post, opened if a post is open”",
+        ),
+        (
+            {"previous": "j"},
+            "previous post, opened if a post is open: “j” is also the key of “next post, opened if a post is open”",
+        ),
+        ({"next": "g"}, "next post, opened if a post is open: “g” begins “g h”, the keys of “go to unread posts”"),
         ({"next": "Escape"}, "“Escape” is no key; expected one character, or one of Space, Enter, Backspace"),
         ({"next": "{key}"}, "“{key}” is no key"),
         ({"next": "|"}, "“|” is no key"),
         ({"next": ", ,"}, "“,” is no key"),
         ({"next": "\u202e"}, "is no key"),
         ({"next": "a b c"}, "“a b c” has more than two keys; a sequence has two"),
-        ({"next": "1,2,3,4,5,6"}, "found 6 keys for one action, expected at most 4"),
-        ({"next": "x" * 10_000}, "found 10000 characters in a field, expected at most 100"),
+        ({"next": "1,2,3,4,5,6"}, "found 6 keys, expected at most 4"),
+        ({"next": "x" * 10_000}, "found 10000 characters, expected at most 100"),
     ],
 )
 async def test_keys_that_cannot_work_are_refused(ann: ReadingVisitor, fields: dict[str, str], said: str) -> None:
@@ -61,7 +68,8 @@ async def test_keys_that_cannot_work_are_refused(ann: ReadingVisitor, fields: di
     told = await ann.browser.submit(await ann.get(PAGE), PAGE, **fields)
     assert told.status == 400
     assert said.lower() in (told.tree.css_first("[role=alert]").text()).lower()
-    assert told.tree.css_first("[name=next]").attributes["value"] == fields["next"][:100]
+    (wrong,) = told.tree.css(".own-keys [aria-invalid=true]")
+    assert {wrong.attributes["name"]: wrong.attributes["value"]} == {name: keys[:100] for name, keys in fields.items()}
     assert await keys_of(ann) == usual
 
 

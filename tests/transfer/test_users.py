@@ -319,8 +319,8 @@ async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here:
         ("", {"undo": "Z|Backspace", "unknown": "j"}, '{"undo":"Z|Backspace"}', []),
         ('{"next":"x"}', {"undo": "Z"}, '{"next":"x"}', []),
         ("", {"undo": "j"}, '{"next":"","undo":"j"}', []),
-        ("", {"undo": "Z", "down": "Z"}, "", ["“Z” has two actions: “next post, not opened” and “undo”"]),
-        ("", {"undo": "<b>"}, "", ["“<b>” is no key; expected one character"]),
+        ("", {"undo": "Z", "down": "Z"}, "", ["undo: “Z” is also the key of “next post, not opened”"]),
+        ("", {"undo": "<b>"}, "", ["undo: “<b>” is no key; expected one character"]),
     ],
 )
 async def test_keys_come_over_where_the_user_has_none(
@@ -331,8 +331,9 @@ async def test_keys_come_over_where_the_user_has_none(
     await here.accounts.set_settings("ann", {"shortcuts": own})
     lines = [json.loads(line) for line in body.splitlines()]
     next(line for line in lines if line["type"] == "reading")["shortcuts"] = keys_
-    report = await bring(here, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-    assert [one.why[: len(text)] for one, text in zip(report.skipped, why, strict=True)] == why
+    for dry_run in (True, False):
+        report = await bring(here, b"".join(json.dumps(line).encode() + b"\n" for line in lines), dry_run=dry_run)
+        assert [one.why[: len(text)] for one, text in zip(report.skipped, why, strict=True)] == why
     user = await here.accounts.user("ann")
     assert user
     assert user.settings.get("shortcuts", "") == kept

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import SHORTCUTS
 from microsub.web.routes import form, page
-from microsub.web.shortcuts import NAMED, chosen_shortcuts, shortcuts, written
+from microsub.web.shortcuts import NAMED, UnfitKeys, chosen_shortcuts, shortcuts, written
 from microsub.web.visit import PageVisit
 
 
@@ -27,7 +27,9 @@ async def _shortcuts(reader: ReaderSite, visit: PageVisit) -> Response:
     if visit.problem is not None:  # what the user entered stays in the fields
         fields = {name: (visit.form.text(name)[:100], text) for name, (_, text) in fields.items()}
     done = visit.query.get("done", "")
-    return visit.page("shortcuts.html", fields=fields, names=NAMED, done=done, channels=await reader.links(visit))
+    wrong = visit.problem.name if isinstance(visit.problem, UnfitKeys) else ""
+    channels = await reader.links(visit)
+    return visit.page("shortcuts.html", fields=fields, wrong=wrong, names=NAMED, done=done, channels=channels)
 
 
 async def _choose(reader: ReaderSite, visit: PageVisit) -> Response:
