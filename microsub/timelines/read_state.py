@@ -246,14 +246,6 @@ class ReadState:
                     await self._mark_same(user, shown, "read", now, marked)
                 await self._mark_named(user, uid, shown, "read", now, marked)
 
-    async def _mark_listed(self, user: str, listed: Mapping[str, Sequence[str]], now: float, marked: _Marked) -> None:
-        """Mark items, by channel, that are read everywhere: their duplicates first, so that a repetition finds both."""
-        ids = distinct(item for some in listed.values() for item in some)
-        await self._mark_same(user, ids, "read", now, marked)
-        for uid, some in listed.items():
-            with suppress(NotFound):  # the channel has been removed
-                await self._mark_named(user, uid, some, "read", now, marked)
-
     async def _mark_until(
         self, user: str, uid: str, now: float, marked: _Marked, item: str = "", score: str = ""
     ) -> bool:
@@ -267,8 +259,11 @@ class ReadState:
             if reply == -1:
                 raise await absent(self._redis, user, uid)
             marked.note(reply)
-            if reply[4]:
-                await self._mark_listed(user, {uid: split(reply[4])}, now, marked)
+            if ids := split(reply[4]):
+                # Duplicates first, so that a repetition finds both.
+                await self._mark_same(user, ids, "read", now, marked)
+                with suppress(NotFound):  # the channel has been removed
+                    await self._mark_named(user, uid, ids, "read", now, marked)
             if not reply[3]:
                 return bool(reply[2])
             place = _place(reply[3])

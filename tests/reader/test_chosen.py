@@ -228,6 +228,10 @@ async def test_feeds_that_stay_are_named_with_the_reason(ann: ReadingVisitor, se
     assert set((await state(server))["news"]) == {URLS[0]}
 
 
+STEPS = {"unfollow": Following.unfollow, "move": Following.move, "pause": Following.change}
+"""The step for each feed of an action."""
+
+
 async def test_a_change_that_takes_too_long_ends(
     ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,13 +244,13 @@ async def test_a_change_that_takes_too_long_ends(
     assert await state(server) == before
 
 
-@pytest.mark.parametrize("act", ["unfollow", "move", "pause"])
+@pytest.mark.parametrize("act", STEPS)
 async def test_a_store_that_fails_meanwhile(
     ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     """It names the feed that was changed and the one that stays; the undo restores the former, also in two turns."""
     before, unread = await state(server), sorted(await ann.titles("/channel/home"))
-    of = Following.change if act == "pause" else Following.move if act == "move" else Following.unfollow
+    of = STEPS[act]
     broken = [False, True]
 
     async def failing(self: Following, *args: Any, **more: Any) -> Any:
@@ -292,13 +296,13 @@ async def test_a_store_that_stops_meanwhile(
     assert await state(server) == before
 
 
-@pytest.mark.parametrize("act", ["unfollow", "move", "pause"])
+@pytest.mark.parametrize("act", STEPS)
 async def test_a_store_that_breaks_off_after_the_only_change(
     ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     """The page doesn't call the feeds unchanged then, and its undo restores them."""
     before, unread = await state(server), sorted(await ann.titles("/channel/home"))
-    of = Following.change if act == "pause" else Following.move if act == "move" else Following.unfollow
+    of = STEPS[act]
     away: list[StoreError] = [StoreUnreached("connection refused"), StoreUnavailable("connection lost")]
 
     async def breaking(self: Following, *args: Any, **more: Any) -> Any:
@@ -345,7 +349,7 @@ async def test_a_store_that_lost_what_was_before(
     assert await server.redis.command("HGET", keys.undo("ann"), "id") == b"a later one"
 
 
-@pytest.mark.parametrize("act", ["unfollow", "move", "pause"])
+@pytest.mark.parametrize("act", STEPS)
 async def test_an_undo_that_takes_too_long_goes_on(
     ann: ReadingVisitor, server: World, feeds: list[str], monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
