@@ -171,7 +171,7 @@ async def copies(redis: Redis, feed_id: str, posts: Mapping[str, tuple[Sequence[
 async def fields_of(redis: Redis, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
     """These fields of some items, row by row, as they are stored; only None for a missing item. One round trip."""
     asked = thin.with_others(names)
-    return [thin.completed(names, row) for row in await rows(redis, map(keys.item, ids), asked)]
+    return thin.completed(names, await rows(redis, map(keys.item, ids), asked))
 
 
 async def links_of(redis: Redis, ids: Sequence[str]) -> list[bytes | None]:

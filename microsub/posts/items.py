@@ -123,7 +123,7 @@ class Items:
         """`timeline_items` for items of one feed, with one round trip less; and the value of a request."""
         commands = [("HMGET", keys.item(item_id), *thin.with_others(_TIMELINE)) for item_id in ids]
         *found, source, reply = await self._redis.pipeline([*commands, _asking_source(feed_id), *request.commands])
-        rows = [thin.completed(_TIMELINE, row) for row in found]
+        rows = thin.completed(_TIMELINE, found)
         return await self._timeline_items(ids, rows, {feed_id: _source(source)}), request.read([reply])
 
     async def _timeline_items(

@@ -35,15 +35,17 @@ def with_others(names: Sequence[str]) -> list[str]:
     return [*names, *(other for name in names for other in SAME_AS.get(name, ()))]
 
 
-def completed(names: Sequence[str], row: Iterable[bytes | None]) -> list[bytes | None]:
-    """The values of the fields, from those of `with_others`."""
-    found = [*row]
-    values = found[: len(names)]
-    stored = dict(zip(with_others(names), found, strict=True))
-    for at, name in enumerate(names):
-        if name in SAME_AS and values[at] is None:
-            values[at] = _other(name, stored.get)
-    return values
+def completed(names: Sequence[str], rows: Iterable[Sequence[bytes | None]]) -> list[list[bytes | None]]:
+    """The values of the fields of several items, row by row, from those of `with_others`."""
+    asked, thin = with_others(names), [(at, name) for at, name in enumerate(names) if name in SAME_AS]
+    found = []
+    for row in rows:
+        values = [*row[: len(names)]]
+        for at, name in thin:
+            if values[at] is None:
+                values[at] = _other(name, dict(zip(asked, row, strict=True)).get)
+        found.append(values)
+    return found
 
 
 def whole(fields: dict[bytes, bytes]) -> dict[bytes, bytes]:
