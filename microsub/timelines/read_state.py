@@ -7,7 +7,7 @@ hide the post, and for its duplicates.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import compress
@@ -21,7 +21,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.readings import PIECES
 from microsub.redis.replies import text
-from microsub.redis.scan import members_at
+from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.gone import left_among
 from microsub.timelines.pages import channels_named, walk_rows
@@ -197,19 +197,17 @@ class ReadState:
             [
                 *(("EXISTS", keys.unread(user, uid)) for uid in uids),
                 *(("EXISTS", keys.apart(user, uid)) for uid in uids),
-                *(("EXISTS", keys.hidden(user, uid)) for uid in uids),
                 ("HGET", keys.user(user), READ_EVERYWHERE),
             ]
         )
         with_same = everywhere == b"yes"
-        unread, apart, hiding = (found[at : at + len(uids)] for at in range(0, len(found), len(uids) or 1))
-        left = [uid for uid in compress(uids, unread) if uid != SAVED]
-        # Posts that these show or hide are read with the same posts of other channels.
-        further = {SAVED, *compress(uids, apart), *compress(uids, hiding)}.intersection(uids)
-        for uid in {*left} & {*compress(uids, apart)}:
+        left = [uid for uid in compress(uids, found[: len(uids)]) if uid != SAVED]
+        apart = {*compress(uids, found[len(uids) :])}
+        for uid in apart.intersection(left):
             left.remove(uid)
             await self._mark_shown(user, uid, now, marked, Cursor(score, item) if item else None, with_same=with_same)
-        places = [(uid, (item, score)) for uid in left]
+        elsewhere = await self._elsewhere(user, uids, left, apart) if with_same else {}
+        places, seen = [(uid, (item, score)) for uid in left], dict[str, str]()
         while places:
             some, places = places[:_AT_ONCE], places[_AT_ONCE:]
             replies = await self._redis.scripts([_marking(user, uid, "until each", now, *place) for uid, place in some])
@@ -225,11 +223,57 @@ class ReadState:
             if listed:
                 ids = distinct(item for shown in listed.values() for item in shown)
                 await self._mark_same(user, ids, "read", now, marked)
-                # First in `further`: a repetition finds only posts that are unread in the others.
-                visited = {uid: shown for uid, shown in listed.items() if uid not in further}
-                for uid, shown in (dict.fromkeys(further, ids) | visited).items():
-                    with suppress(NotFound):  # the channel has been removed
-                        await self._mark_named(user, uid, shown, "read here", now, marked)
+                # First where no list shows them: a repetition finds only posts that are unread in the listed channels.
+                await self._mark_in(
+                    user, _by_channel((one, uid) for one in ids for uid in elsewhere.get(one, ())), now, marked
+                )
+                await self._mark_in(user, listed, now, marked)
+                seen.update((one, uid) for uid, shown in listed.items() for one in shown)
+        if seen:
+            await self._mark_come(user, seen, elsewhere, now, marked)
+
+    async def _elsewhere(
+        self, user: str, uids: Sequence[str], left: Sequence[str], apart: Collection[str]
+    ) -> dict[str, list[str]]:
+        """The further channels of unread items of `left`: those that hide them, or have them unread but unlisted."""
+        unread = await unread_in(self._redis, user, uids)
+        wanted = {one for uid in left for one in unread[uid]}
+        found = dict[str, list[str]]()
+        for uid in {SAVED, *apart}.intersection(uids):
+            for one in wanted.intersection(unread[uid]):
+                found.setdefault(one, []).append(uid)
+        for one, uid in await self._hidden(user, uids, wanted):
+            found.setdefault(one, []).append(uid)
+        return found
+
+    async def _hidden(self, user: str, uids: Sequence[str], wanted: Collection[str]) -> list[tuple[str, str]]:
+        """Those of the wanted items that channels hide, each with the channel."""
+        have = await self._redis.pipeline([("EXISTS", keys.hidden(user, uid)) for uid in uids])
+        found = list[tuple[str, str]]()
+        for uid in compress(uids, have):
+            async for ids in members(self._redis, keys.hidden(user, uid)):
+                found += ((one, uid) for one in ids if one in wanted)
+        return found
+
+    async def _mark_come(
+        self, user: str, seen: Mapping[str, str], elsewhere: Mapping[str, Sequence[str]], now: float, marked: _Marked
+    ) -> None:
+        """Mark items, with the channels in which they were read, also where they came in or were muted meanwhile.
+
+        Items that the user has marked as unread meanwhile are unread in their channel too, and stay so.
+        """
+        uids = await channels_named(self._redis, user, GLOBAL)
+        unread = await unread_in(self._redis, user, uids)
+        again = {one for uid, ids in unread.items() for one in ids if seen.get(one) == uid}
+        come = [(one, uid) for uid, ids in unread.items() for one in ids if one in seen and one not in again]
+        muted = [pair for pair in await self._hidden(user, uids, seen) if pair[1] not in elsewhere.get(pair[0], ())]
+        await self._mark_in(user, _by_channel([*come, *(pair for pair in muted if pair[0] not in again)]), now, marked)
+
+    async def _mark_in(self, user: str, listed: Mapping[str, Sequence[str]], now: float, marked: _Marked) -> None:
+        """Mark items as read by channel, in each alone."""
+        for uid, ids in listed.items():
+            with suppress(NotFound):  # the channel has been removed
+                await self._mark_named(user, uid, ids, "read here", now, marked)
 
     async def _mark_shown(
         self, user: str, uid: str, now: float, marked: _Marked, first: Cursor | None, *, with_same: bool
@@ -324,6 +368,14 @@ def _in_order(ids: Iterable[str]) -> list[str]:
     """
     parts = batches(sorted(ids, key=int, reverse=True), PIECES * _OF_MANY)
     return [one for part in parts for one in sorted(part, key=lambda item: int(item) % PIECES)]
+
+
+def _by_channel(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Items by channel, of pairs of both."""
+    found = dict[str, list[str]]()
+    for item, uid in pairs:
+        found.setdefault(uid, []).append(item)
+    return found
 
 
 def _is_before(row: Row, place: Cursor) -> bool:

@@ -12,20 +12,21 @@ from unittest.mock import Mock
 import pytest
 
 from microsub.base.errors import StoreFull
-from microsub.model.reader import Cursor, PageQuery, View
+from microsub.model.reader import SAVED, Cursor, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.migrations import FIRST, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
 from microsub.redis.readings import reading_times
+from microsub.redis.replies import texts
 from microsub.redis.scripts import load
-from microsub.timelines import pages
+from microsub.timelines import READ_EVERYWHERE, pages
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.repacking import GoneRepacking
 from microsub.timelines.sync.arrivals import arrivals_in
 from microsub.timelines.views import ReaderViews
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.redis_wrappers import Killing, Wrapped, killed_anywhere
+from tests.support.redis_wrappers import Between, Killing, Wrapped, killed_anywhere
 from tests.support.servers import calls, full
 from tests.support.timelines import unread_of_layout_12
 from tests.support.waiting import wait_until
@@ -499,3 +500,84 @@ async def test_a_mark_of_several_items_counts_the_unread_ones(world: OneReader) 
     assert await world.timelines.mark_read(ANN, "home", ["1", "3"], NOW) == 2
     assert await world.timelines.mark_read(ANN, "home", ["1", "2", "3"], NOW) == 1
     assert await world.unread("home") == 0
+
+
+async def in_all(world: OneReader) -> None:
+    """Posts 1 to 4 are unread in `home` or `work`, each hides those of the other, and `saved` has all, unread."""
+    await world.redis.command("FLUSHDB")
+    await world.begin()
+    await world.accounts.set_settings(ANN, {READ_EVERYWHERE: "yes"})
+    everywhere = {"home": ("1", "2"), "work": ("3", "4"), SAVED: ("1", "2", "3", "4")}
+    for uid, ids in everywhere.items():
+        await world.redis.command("SADD", keys.unread(ANN, uid), *ids)
+        for one in ids:
+            world.items.know("1", item(int(one)))
+            await world.redis.command("ZADD", keys.posts(ANN, uid), float(one), one)
+    await world.redis.command("ZADD", keys.hidden(ANN, "home"), 3.0, "3", 4.0, "4")
+    await world.redis.command("ZADD", keys.hidden(ANN, "work"), 1.0, "1", 2.0, "2")
+
+
+async def read_where(redis: Redis) -> dict[str, list[str]]:
+    """The unread items of each channel that has some, and the hidden ones that were read."""
+    found = {}
+    for uid in ("home", "work", SAVED):
+        found[uid] = sorted(texts(await redis.command("SMEMBERS", keys.unread(ANN, uid))))
+        (hidden,) = await reading_times(redis, [keys.hidden_read(ANN, uid)])
+        found[f"hidden {uid}"] = sorted(hidden)
+    return found
+
+
+async def test_a_repeated_mark_in_all_reads_all_copies(real_redis: Redis) -> None:
+    """Wherever the process died: a channel that hides some posts was read before others hid or had saved its own."""
+    killing = Killing(real_redis)
+    world = OneReader(killing)
+
+    async def mark() -> None:
+        await world.timelines.mark_all_read(ANN, "global", NOW)
+
+    await killed_anywhere(killing, lambda: in_all(world), mark, lambda: read_where(real_redis))
+    nothing: dict[str, list[str]] = {"home": [], "work": [], SAVED: [], "hidden saved": []}
+    assert await read_where(real_redis) == nothing | {"hidden home": ["3", "4"], "hidden work": ["1", "2"]}
+
+
+@pytest.mark.parametrize("becomes", ["unread", "hidden"])
+async def test_posts_that_come_meanwhile_are_read_everywhere(world: OneReader, becomes: str) -> None:
+    """If one channel had a post when it was marked, and another one has got it since its turn; others stay unread."""
+    await in_all(world)
+    await world.redis.command("DEL", keys.posts(ANN, "work"), keys.unread(ANN, "work"), keys.hidden(ANN, "work"))
+
+    async def come() -> None:
+        await world.redis.command(
+            "ZADD", getattr(keys, "hidden" if becomes == "hidden" else "posts")(ANN, "work"), 2.0, "2", 9.0, "9"
+        )
+        if becomes == "unread":
+            await world.redis.command("SADD", keys.unread(ANN, "work"), "2", "9")
+
+    marks = 0
+
+    async def before(name: str, _args: Any) -> None:
+        nonlocal marks
+        marks += name == "timeline_mark"
+        if name == "timeline_mark" and marks == 2:  # after `home` was listed
+            await come()
+
+    between = OneReader(Between(world.redis, before))
+    between.items = world.items
+    assert await between.timelines.mark_all_read(ANN, "global", NOW) == 2
+    found = await read_where(world.redis)
+    assert (found["work"], found["hidden work"]) == ((["9"], []) if becomes == "unread" else ([], ["2"]))
+
+
+async def test_posts_marked_unread_meanwhile_stay_so(world: OneReader) -> None:
+    """The last step looks for posts that came in, and leaves those that are unread in all channels."""
+    await in_all(world)
+
+    async def before(name: str, args: Any) -> None:
+        if name == "ZRANGE" and await world.redis.command("SCARD", keys.unread(ANN, "home")) == 0:
+            await world.timelines.mark_unread(ANN, "home", ["1"], NOW)
+
+    between = OneReader(Between(world.redis, before))
+    between.items = world.items
+    assert await between.timelines.mark_all_read(ANN, "global", NOW) == 4
+    found = await read_where(world.redis)
+    assert (found["home"], found["hidden work"], found[SAVED]) == (["1"], ["2"], ["1"])
