@@ -344,7 +344,7 @@ async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Brow
         await page.keyboard.press("o")
         await page.wait_for_function("() => !document.querySelector('.post.is-open')")
         await page.route("**/post/*", lambda route: route.fulfill(status=503), times=1)
-        await row.locator("h2 a").click()
+        await page.locator(".post h2 a").nth(5).click()
         await page.wait_for_url("**/post/*")
         here.troubles.clear()
 
@@ -556,6 +556,39 @@ async def test_the_next_post_is_fetched_in_advance(browser: Browser, server: Rea
         assert asked == ids[:6]
 
 
+async def test_a_post_that_was_open_opens_again_without_a_request(browser: Browser, server: ReadingServer) -> None:
+    """With its whole text, forwards and backwards; of the posts opened long ago, the text is fetched again."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "dan", "/channel/home?show=all")
+        await look(page, "List")
+        asked: list[str] = []
+
+        async def note(route: Route) -> None:
+            asked.append(route.request.url.rpartition("/")[2])
+            await route.continue_()
+
+        await page.route("**/post/*", note)
+        ids = await page.evaluate("[...document.querySelectorAll('.post')].map((post) => post.dataset.id)")
+        await here.keys("j", "o")
+        for key, place in (("j", 0), ("j", 1), ("k", 2), ("k", 1), ("j", 0), ("j", 1), ("o", 2)):
+            await page.locator(f"#post-{ids[place]}.is-open").get_by_text("The end of it.").wait_for()
+            await wait_until(lambda place=place: ids[place + 1] in asked)
+            await page.keyboard.press(key)
+        await page.locator(f"#post-{ids[2]}:not(.is-open)").wait_for()
+        assert asked == ids[:4]
+        await page.keyboard.press("o")
+        for place in range(2, 14):
+            await page.locator(f"#post-{ids[place]}.is-open").wait_for()
+            await page.keyboard.press("j")
+        await page.locator(f"#post-{ids[14]}.is-open").wait_for()
+        assert asked.count(ids[0]) == 1
+        await page.locator(f"#post-{ids[0]}").focus()
+        await page.keyboard.press("o")
+        await page.locator(f"#post-{ids[0]}.is-open").get_by_text("The end of it.").wait_for()
+        assert asked.count(ids[0]) == 2
+
+
 async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingServer) -> None:
     """By one key in an open post, with a word while it is fetched; after an error, the text stays."""
     async with tab(browser) as here:
@@ -581,6 +614,17 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
         arrived.set()
         await expect(post).to_contain_text("All of it.")
         await expect(post).to_be_focused()
+        arrived.clear()
+        await here.keys("j", "d")
+        await expect(post.get_by_role("button", name="Fetching the text …")).to_be_visible()
+        left = await post.get_attribute("id")
+        await page.keyboard.press("j")
+        await page.locator(f".is-open:not(#{left}):focus").wait_for()
+        async with page.expect_event("requestfinished"):
+            arrived.set()
+        await page.locator(f"#{left}[aria-busy=false]").wait_for()
+        await expect(post).to_be_focused()
+        await expect(page.locator(f"#{left}")).not_to_contain_text("All of it.")
         assert page.url == address
 
 

@@ -273,6 +273,16 @@ async def test_a_mark_of_a_channel_names_it(ann: ReadingVisitor) -> None:
     assert (told["text"], told["undo"]) == ("There is no unread post here.", "")
 
 
+@pytest.mark.parametrize("name", ["above", "all"])
+async def test_a_mark_of_read_posts_of_a_page_says_so(ann: ReadingVisitor, name: str) -> None:
+    """Down to a post, or of the whole page: a key that seems to do nothing would be pressed again."""
+    await ann.publish("one", "two")
+    page = await ann.get("/channel/home")
+    await ann.change(page, name, ids(page)[-1])
+    told = json.loads((await ann.change(page, name, ids(page)[-1], accept=JSON)).response.text)
+    assert (told["text"], told["undo"]) == ("There is no unread post here.", "")
+
+
 async def test_new_posts_are_counted(ann: ReadingVisitor) -> None:
     """New posts are counted since the page was made, for the bar above the posts."""
     await ann.publish("a")

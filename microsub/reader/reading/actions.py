@@ -31,6 +31,7 @@ MOST = 1000
 """Maximum number of posts in one form."""
 AGES = frozenset({"1", "7"})
 """Days by which posts can be older than now to be marked together."""
+NOTHING_UNREAD = N_("There is no unread post here.")
 
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 
@@ -90,10 +91,12 @@ class MarkForms:
         """Mark the posts of the page from its top down to this one."""
         listed = _ids(visit.form.text("page"))
         until = listed.index(ids[0]) + 1 if ids and ids[0] in listed else 0
-        return "", await self._mark(visit, user, listed[:until], "read")
+        marked = await self._mark(visit, user, listed[:until], "read")
+        return _unless(marked, visit, NOTHING_UNREAD), marked
 
     async def _read_page(self, visit: PageVisit, user: str, _: list[str]) -> tuple[str, Marked]:
-        return "", await self._mark(visit, user, _ids(visit.form.text("page")), "read")
+        marked = await self._mark(visit, user, _ids(visit.form.text("page")), "read")
+        return _unless(marked, visit, NOTHING_UNREAD), marked
 
     async def _save(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
         most = await self._quotas.most("saved", user)
@@ -121,7 +124,7 @@ class MarkForms:
             marked = await self._mark_source(visit, user, place, until, until.item)
         else:
             marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
-        text = "" if any(marked.values()) else visit.translate(N_("There is no unread post here."))
+        text = _unless(marked, visit, NOTHING_UNREAD)
         return await self._done(visit, text, marked, place="" if source else uid)
 
     async def _mark_older(self, visit: PageVisit, user: str, uid: str) -> Response:
@@ -139,7 +142,7 @@ class MarkForms:
         else:
             marked = await self._read_state.mark_after(user, uid, place, visit.now)
         changed = set[str]().union(*marked.values())
-        text = "" if changed else visit.translate(N_("No unread post is older than that."))
+        text = _unless(marked, visit, N_("No unread post is older than that."))
         return await self._done(
             visit, text, marked, read=[id_ for id_ in _ids(visit.form.text("page")) if id_ in changed]
         )
@@ -190,6 +193,11 @@ class MarkForms:
 
 def _channel(visit: PageVisit) -> str:
     return TimelinePlace.of(visit.form.text("channel") or GLOBAL, {}).uid
+
+
+def _unless(marked: Marked, visit: PageVisit, text: str) -> str:
+    """The translated text if no post is marked; the reply counts those that are."""
+    return "" if any(marked.values()) else visit.translate(text)
 
 
 def _ids(text: str) -> list[str]:

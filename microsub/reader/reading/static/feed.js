@@ -50,8 +50,16 @@ function number() {
   rememberList(all.map((post) => post.dataset.id));
 }
 
+const MOST_KEPT = 10;
+const kept = new Map(); // post → its whole text, of those that were closed last
+
 function close(post) {
   const body = post.querySelector("[data-body]");
+  kept.delete(post);
+  kept.set(post, [...body.childNodes]);
+  if (kept.size > MOST_KEPT) {
+    kept.delete(kept.keys().next().value);
+  }
   body.innerHTML = body.dataset.cut;
   delete body.dataset.cut;
   post.classList.remove("is-open");
@@ -69,17 +77,23 @@ async function open(post) {
     return;
   }
   if (body.querySelector(".more") || post.matches(".row")) {
-    if (post.ariaBusy === "true") {
+    const whole = kept.get(post);
+    if (post.ariaBusy === "true" && !whole) {
       return;
     }
-    post.ariaBusy = "true";
     opening = post;
-    const page = await pageOf(link.href).finally(() => (post.ariaBusy = "false"));
+    let page = null;
+    if (!whole) {
+      post.ariaBusy = "true";
+      page = await pageOf(link.href).finally(() => (post.ariaBusy = "false"));
+    }
     if (post.matches(".row") && opening !== post) {
       return; // the next one was opened meanwhile
     }
     const cut = body.innerHTML;
-    if (!showWhole(page, body)) {
+    if (whole) {
+      body.replaceChildren(...whole);
+    } else if (!showWhole(page, body)) {
       location.assign(link.href); // that page says why
       return;
     }
@@ -90,7 +104,10 @@ async function open(post) {
       link.ariaExpanded = "true";
       const isAbove = post.getBoundingClientRect().top < 0; // since the one that is closed stood above it
       post.scrollIntoView({ block: isAbove ? "start" : "nearest", behavior: "instant" });
-      fetchAhead(posts()[posts().indexOf(post) + 1]);
+      const next = posts()[posts().indexOf(post) + 1];
+      if (!kept.has(next)) {
+        fetchAhead(next);
+      }
     }
   }
   if (!isOn(post.dataset.id, "read")) {
@@ -376,7 +393,8 @@ export function prepareFeed() {
     const text = event.target.closest("[data-full-text]");
     if (text && isPlain) {
       event.preventDefault();
-      changeText(text);
+      const post = text.closest(".post");
+      changeText(text).then(() => text.isConnected || kept.delete(post));
     } else if (link && isPlain && (link.closest(".more") || row)) {
       event.preventDefault();
       const post = link.closest(".post");

@@ -173,8 +173,18 @@ export async function change(name, id, said = "") {
     changed.set(told.undo, [...before].filter(([, was]) => !was).map(([one]) => one));
   }
   const text = told.text || said;
-  if (text) {
+  if (name === "above" || name === "all") {
+    sayMarked(told);
+  } else if (text) {
     say(text, said ? `${OPPOSITE[name]} ${id}` : told.undo, told.turn);
+  }
+}
+
+/** Say how many posts were marked; that none was unread doesn't cover the undo of the mark before. */
+function sayMarked(told) {
+  const isOffered = !bar.querySelector("p").hidden && !bar.querySelector("button").hidden;
+  if (told.undo || !isOffered) {
+    say(told.text, told.undo, told.turn);
   }
 }
 
@@ -189,10 +199,7 @@ export async function markAll(form = document.getElementById("mark-all"), older 
     read.forEach((id) => showState(id, "read", true));
     showCounts(told.unread);
     changed.set(told.undo, read);
-    const isOffered = !bar.querySelector("p").hidden && !bar.querySelector("button").hidden;
-    if (told.undo || !isOffered) {
-      say(told.text, told.undo, told.turn); // that nothing was unread doesn't cover the undo of the mark before
-    }
+    sayMarked(told);
   }
   return told !== null;
 }

@@ -176,11 +176,15 @@ export async function changeText(control) {
   const { form, href } = control;
   const page = await (form ? fetched(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) }) : fetched(href));
   [post.ariaBusy, control.textContent] = ["false", words];
+  if (!control.isConnected) {
+    return; // the post was closed meanwhile
+  }
   const problem = page?.querySelector("main [role=alert]");
+  const isHere = post.contains(document.activeElement);
   if (problem) {
     say(problem.textContent);
   } else if (showWhole(page, post.querySelector("[data-body]"))) {
-    post.focus({ preventScroll: true });
+    isHere && post.focus({ preventScroll: true });
   } else {
     location.assign(post.querySelector("[data-open]").href); // that page says why
   }
