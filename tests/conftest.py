@@ -206,7 +206,7 @@ def second_redis_url(redis_url: str) -> str:
 @pytest.fixture(scope="session")
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The Redis Cluster with three masters of this worker process. Use `cluster_url` instead."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), set_max_intset_entries=100_000) as cluster:
         yield cluster
 
 

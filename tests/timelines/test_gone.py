@@ -185,7 +185,6 @@ async def test_one_of_several_workers_packs(world: OneReader) -> None:
 @pytest.mark.parametrize("number", [7, 2**27 - 1, 2**27, 2**40])
 async def test_an_id_that_left_takes_few_bytes(world: OneReader, number: int) -> None:
     """Four for ids up to 134 million, eight beyond; the embedded engine keeps many of them in one piece."""
-    await world.redis.command("CONFIG", "SET", "set-max-intset-entries", 100_000)
     some = [str(number + 1000 * at) for at in range(5000)]
     await world.redis.command("SADD", keys.gone(ANN, "home"), *(16 * int(one) + Reason.EVICTED for one in some))
     assert await world.redis.command("OBJECT", "ENCODING", keys.gone(ANN, "home")) == b"intset"
