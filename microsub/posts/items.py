@@ -156,8 +156,8 @@ class Items:
             for item_id, (feed, score, author, *_) in found.items()
         ]
 
-    async def duplicates(self, ids: Sequence[str]) -> list[str]:
-        """The ids of posts that are the same as any of these, without these. Three round trips at most."""
+    async def duplicates(self, ids: Sequence[str]) -> dict[str, set[str]]:
+        """The ids of the posts that are the same, for those of these that have some. Three round trips at most."""
         rows = await self.fields(ids, ("feed", "twin", "link", duplicates.WAS, duplicates.BECAME))
         found = {item_id: filled(row) for item_id, row in zip(ids, rows, strict=True) if row[1] or row[3] or row[4]}
         hosts = {identity: host_of(link) for _, identity, link, *_ in found.values() if identity}
@@ -168,18 +168,19 @@ class Items:
             for item_id, (feed, identity, *_) in found.items()
             if identity and any(other.feed != feed for other in known[identity])
         }
-        same = set[str]()
+        same = {
+            item_id: {*(one.item for one in duplicates.was_of(was)), *became.split()}
+            for item_id, (*_, was, became) in found.items()
+        }
         if shared:
             sources = await self._sources(feed for feed, _ in shared.values())
             asking = (
                 (identity, duplicates.PostOfFeed(item_id, feed, sources[feed][0], hosts[identity]))
                 for item_id, (feed, identity) in shared.items()
             )
-            others = await duplicates.among(self._redis, known, duplicates.by_identity(asking))
-            same = {one.item for some in others.values() for one in some}
-        for *_, was, became in found.values():
-            same |= {one.item for one in duplicates.was_of(was)} | {*became.split()}
-        return [*same - {*ids}]
+            for item_id, some in (await duplicates.among(self._redis, known, duplicates.by_identity(asking))).items():
+                same[item_id].update(one.item for one in some)
+        return {item_id: some for item_id, some in same.items() if some}
 
     async def succeed(self, feed_id: str, former: str, limit: int) -> int:
         """Note which of the feed's `limit` latest posts replace posts of a former feed; returns their number.

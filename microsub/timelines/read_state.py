@@ -7,24 +7,24 @@ hide the post, and for its duplicates.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain
 from typing import Any, Literal
 
 from microsub.accounts import absent
 from microsub.base.errors import NotFound, StoreUnavailable
-from microsub.model.reader import GLOBAL, SAVED, ChannelKey, Cursor, Row, TimelineItem
+from microsub.model.reader import GLOBAL, SAVED, ChannelKey, Cursor, TimelineItem
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.readings import PIECES
-from microsub.redis.replies import text
-from microsub.redis.scan import members, members_at
+from microsub.redis.replies import text, texts
+from microsub.redis.scan import members_at, walked
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.gone import left_among
-from microsub.timelines.pages import channels_named, walk_rows
+from microsub.timelines.pages import channels_named
 from microsub.timelines.sync.arrivals import unread_in
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 
@@ -76,13 +76,19 @@ class ReadState:
         self, user: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked
     ) -> None:
         """Mark the duplicates of items that are read everywhere, as the items are."""
-        for part in batches(ids, _OF_MANY):
+        same = await self._same(ids)
+        if ids := list(set[str]().union(*same.values()).difference(ids)):
+            await self._mark_named(user, GLOBAL, ids, state, now, marked, batch_for(GLOBAL))
+
+    async def _same(self, ids: Collection[str]) -> dict[str, set[str]]:
+        """The duplicates of those of the items that have some."""
+        found = dict[str, set[str]]()
+        for part in batches([*ids], _OF_MANY):
             try:
-                same = await self._items.duplicates(part)
+                found |= await self._items.duplicates(part)
             except StoreUnavailable:  # of posts on another master: the other marks are made, and can be undone
-                return
-            if same:
-                await self._mark_named(user, GLOBAL, same, state, now, marked, batch_for(GLOBAL))
+                return found
+        return found
 
     async def _mark_named(
         self, user: str, uid: str, ids: Sequence[str], how: str, now: float, marked: _Marked, size: int = BATCH
@@ -98,27 +104,79 @@ class ReadState:
                 return
 
     async def _mark_many(
-        self, user: str, ids: Sequence[str], state: Literal["read", "unread"], now: float, marked: _Marked
-    ) -> None:
-        """Mark items in all channels, one channel after the other, after their duplicates."""
-        uids = await channels_named(self._redis, user, GLOBAL)
-        unread = await unread_in(self._redis, user, uids) if state == "read" else {}
-        *have_hidden, everywhere = await self._redis.pipeline(
-            [*(("EXISTS", keys.hidden(user, uid)) for uid in uids), ("HGET", keys.user(user), READ_EVERYWHERE)]
-        )
-        wanted, found = {*ids}, dict[str, set[str]]()
-        for uid, has_hidden in zip(uids, have_hidden, strict=True):
-            sets = [keys.posts(user, uid)] if state == "unread" else []
-            sets += [keys.hidden(user, uid)] * has_hidden
-            there = await members_at(self._redis, sets, ids) if sets else set[str]()
-            if some := wanted.intersection(unread.get(uid, ())) | there:
-                found[uid] = some
-        if everywhere == b"yes":
-            await self._mark_same(user, [*set[str]().union(*found.values())], state, now, marked)
+        self, user: str, ids: Iterable[str], state: Literal["read", "unread"], now: float, marked: _Marked,
+        listed: Mapping[str, Collection[str]] | None = None,
+    ) -> None:  # fmt: skip
+        """Mark items in all channels, one channel after the other, and their duplicates.
+
+        In the channels by which they were `listed` they are marked last: a repetition finds only posts that are unread
+        there.
+        """
+        uids, wanted = await channels_named(self._redis, user, GLOBAL), {*ids}
+        everywhere = await self._redis.command("HGET", keys.user(user), READ_EVERYWHERE) == b"yes"
+        if state == "unread":
+            found = await self._having(user, uids, wanted)
+            if everywhere:
+                known = set[str]().union(*found.values())
+                same = await self._having(user, uids, set[str]().union(*(await self._same(known)).values()) - known)
+                found = {uid: some | same[uid] for uid, some in found.items()}
+            await self._mark_here(user, found, "unread", now, marked)
+            return
+        unread, hidden = await self._there(user, uids)
+        known = set[str]().union(*unread.values(), *hidden.values())
+        wanted &= known
+        if everywhere:
+            wanted |= await self._same_among(wanted, known - wanted)
+        found = {uid: wanted & (unread[uid] | hidden[uid]) for uid in uids}
+        first = {uid: some.difference((listed or {}).get(uid, ())) for uid, some in found.items()}
+        await self._mark_here(user, first, "read", now, marked)
+        await self._mark_here(user, {uid: some - first[uid] for uid, some in found.items()}, "read", now, marked)
+        if everywhere:
+            # Posts that came in meanwhile. Those that the user has marked as unread meanwhile stay so.
+            unread, hidden = await self._there(user, uids)
+            wanted |= await self._same_among(wanted, set[str]().union(*unread.values(), *hidden.values()) - known)
+            wanted -= {one for uid, some in unread.items() for one in some & found[uid]}
+            come = {uid: wanted & (unread[uid] | hidden[uid]) - found[uid] for uid in uids}
+            await self._mark_here(user, come, "read", now, marked)
+
+    async def _there(self, user: str, uids: Sequence[str]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """The unread and the hidden items of each of these channels."""
+        unread = await unread_in(self._redis, user, uids)
+        return {uid: {*ids} for uid, ids in unread.items()}, await self._hidden(user, uids)
+
+    async def _hidden(self, user: str, uids: Sequence[str]) -> dict[str, set[str]]:
+        """The items that each of these channels hides."""
+        found = await walked(self._redis, "ZSCAN", [keys.hidden(user, uid) for uid in uids])
+        return {uid: {*texts(flat[::2])} for uid, flat in zip(uids, found.values(), strict=True)}
+
+    async def _having(self, user: str, uids: Sequence[str], ids: Set[str]) -> dict[str, set[str]]:
+        """Those of the items that each of these channels shows or hides."""
+        hidden = await self._hidden(user, uids) if ids else {}
+        shown = {uid: await members_at(self._redis, [keys.posts(user, uid)], [*ids]) for uid in uids if ids}
+        return {uid: (hidden.get(uid, set()) & ids) | shown.get(uid, set()) for uid in uids}
+
+    async def _same_among(self, wanted: Set[str], others: Set[str]) -> set[str]:
+        """The duplicates of the wanted items among the others. Of both, the fewer ones are asked for theirs."""
+        if len(wanted) <= len(others):
+            return set[str]().union(*(await self._same(wanted)).values()) & others
+        return {one for one, same in (await self._same(others)).items() if not wanted.isdisjoint(same)}
+
+    async def _mark_here(
+        self, user: str, found: Mapping[str, Collection[str]], state: Literal["read", "unread"], now: float,
+        marked: _Marked,
+    ) -> None:  # fmt: skip
+        """Mark items by channel, in each alone, several in a round trip. Skips channels that have been removed."""
+        parts = list[tuple[str, Sequence[str]]]()
         for uid, some in found.items():
-            ordered = await asyncio.to_thread(_in_order, some)
-            with suppress(NotFound):  # the channel has been removed
-                await self._mark_named(user, uid, ordered, f"{state} here", now, marked, _OF_MANY)
+            ordered = await asyncio.to_thread(_in_order, some) if len(some) > _OF_MANY else [*some]
+            parts += ((uid, part) for part in batches(ordered, _OF_MANY))
+        while parts:
+            turn, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
+            calls = [_marking(user, uid, f"{state} here", now, *part) for uid, part in turn]
+            for (uid, part), reply in zip(turn, await self._redis.scripts(calls), strict=True):
+                if reply != -1:
+                    marked.note(reply)
+                    parts += [(uid, one) for one in batches(part[reply[1] :], reply[1])]
 
     async def mark_before(self, user: str, uid: str, item: str, now: float) -> set[str]:
         """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed anywhere."""
@@ -178,117 +236,37 @@ class ReadState:
 
         Skips items and channels that have left.
         """
-        parts = [(uid, part) for uid, listed in ids.items() for part in batches(listed)]
         marked = _Marked()
-        while parts:
-            some, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
-            replies = await self._redis.scripts([_marking(user, uid, "unread here", now, *part) for uid, part in some])
-            for (uid, part), reply in zip(some, replies, strict=True):
-                if reply != -1:  # the channel hasn't been removed
-                    marked.note(reply)
-                    parts += [(uid, one) for one in batches(part[reply[1] :], reply[1])]
+        await self._mark_here(user, ids, "unread", now, marked)
         return len(set[str]().union(*marked.ids.values()))
 
     async def _mark_everywhere(
         self, user: str, uids: Sequence[str], now: float, marked: _Marked, item: str = "", score: str = ""
     ) -> None:
         """Mark that item and all older ones as read; saved items, and feeds hidden in *All*, are left alone."""
-        *found, everywhere = await self._redis.pipeline(
-            [
-                *(("EXISTS", keys.unread(user, uid)) for uid in uids),
-                *(("EXISTS", keys.apart(user, uid)) for uid in uids),
-                ("HGET", keys.user(user), READ_EVERYWHERE),
-            ]
+        uids = [uid for uid in uids if uid != SAVED]
+        unread = await unread_in(self._redis, user, uids)
+        *apart, everywhere = await self._redis.pipeline(
+            [*(("SMEMBERS", keys.apart(user, uid)) for uid in uids), ("HGET", keys.user(user), READ_EVERYWHERE)]
         )
-        with_same = everywhere == b"yes"
-        left = [uid for uid in compress(uids, found[: len(uids)]) if uid != SAVED]
-        apart = {*compress(uids, found[len(uids) :])}
-        for uid in apart.intersection(left):
-            left.remove(uid)
-            await self._mark_shown(user, uid, now, marked, Cursor(score, item) if item else None, with_same=with_same)
-        elsewhere = await self._elsewhere(user, uids, left, apart) if with_same else {}
-        places, seen = [(uid, (item, score)) for uid in left], dict[str, str]()
-        while places:
-            some, places = places[:_AT_ONCE], places[_AT_ONCE:]
-            replies = await self._redis.scripts([_marking(user, uid, "until each", now, *place) for uid, place in some])
-            listed = dict[str, Sequence[str]]()
-            for (uid, _), reply in zip(some, replies, strict=True):
-                if reply == -1:  # the channel has been removed
-                    continue
-                marked.note(reply)
-                if reply[4]:
-                    listed[uid] = split(reply[4])
-                if reply[3]:
-                    places.append((uid, _place(reply[3])))
-            if listed:
-                ids = distinct(item for shown in listed.values() for item in shown)
-                await self._mark_same(user, ids, "read", now, marked)
-                # First where no list shows them: a repetition finds only posts that are unread in the listed channels.
-                await self._mark_in(
-                    user, _by_channel((one, uid) for one in ids for uid in elsewhere.get(one, ())), now, marked
-                )
-                await self._mark_in(user, listed, now, marked)
-                seen.update((one, uid) for uid, shown in listed.items() for one in shown)
-        if seen:
-            await self._mark_come(user, seen, elsewhere, now, marked)
+        listed = {uid: {*unread[uid]}.difference(texts(some)) for uid, some in zip(uids, apart, strict=True)}
+        if item:
+            listed = await self._from(user, listed, Cursor(score, item))
+        if everywhere == b"yes":
+            await self._mark_many(user, chain(*listed.values()), "read", now, marked, listed)
+        else:
+            await self._mark_here(user, listed, "read", now, marked)
 
-    async def _elsewhere(
-        self, user: str, uids: Sequence[str], left: Sequence[str], apart: Collection[str]
-    ) -> dict[str, list[str]]:
-        """The further channels of unread items of `left`: those that hide them, or have them unread but unlisted."""
-        unread = await unread_in(self._redis, user, uids)
-        wanted = {one for uid in left for one in unread[uid]}
-        found = dict[str, list[str]]()
-        for uid in {SAVED, *apart}.intersection(uids):
-            for one in wanted.intersection(unread[uid]):
-                found.setdefault(one, []).append(uid)
-        for one, uid in await self._hidden(user, uids, wanted):
-            found.setdefault(one, []).append(uid)
+    async def _from(self, user: str, listed: Mapping[str, Collection[str]], first: Cursor) -> dict[str, set[str]]:
+        """Those items of each channel that aren't newer than the place."""
+        parts = [(uid, part) for uid, ids in listed.items() for part in batches([*ids])]
+        found = {uid: set[str]() for uid in listed}
+        for some in batches(parts, _AT_ONCE * _AT_ONCE):
+            looks = [("ZMSCORE", keys.posts(user, uid), *part) for uid, part in some]
+            for (uid, part), scores in zip(some, await self._redis.pipeline(looks), strict=True):
+                there = (Cursor(text(at), id_) for id_, at in zip(part, scores, strict=True) if at is not None)
+                found[uid].update(one.item for one in there if not _is_before(one, first))
         return found
-
-    async def _hidden(self, user: str, uids: Sequence[str], wanted: Collection[str]) -> list[tuple[str, str]]:
-        """Those of the wanted items that channels hide, each with the channel."""
-        have = await self._redis.pipeline([("EXISTS", keys.hidden(user, uid)) for uid in uids])
-        found = list[tuple[str, str]]()
-        for uid in compress(uids, have):
-            async for ids in members(self._redis, keys.hidden(user, uid)):
-                found += ((one, uid) for one in ids if one in wanted)
-        return found
-
-    async def _mark_come(
-        self, user: str, seen: Mapping[str, str], elsewhere: Mapping[str, Sequence[str]], now: float, marked: _Marked
-    ) -> None:
-        """Mark items, with the channels in which they were read, also where they came in or were muted meanwhile.
-
-        Items that the user has marked as unread meanwhile are unread in their channel too, and stay so.
-        """
-        uids = await channels_named(self._redis, user, GLOBAL)
-        unread = await unread_in(self._redis, user, uids)
-        again = {one for uid, ids in unread.items() for one in ids if seen.get(one) == uid}
-        come = [(one, uid) for uid, ids in unread.items() for one in ids if one in seen and one not in again]
-        muted = [pair for pair in await self._hidden(user, uids, seen) if pair[1] not in elsewhere.get(pair[0], ())]
-        await self._mark_in(user, _by_channel([*come, *(pair for pair in muted if pair[0] not in again)]), now, marked)
-
-    async def _mark_in(self, user: str, listed: Mapping[str, Sequence[str]], now: float, marked: _Marked) -> None:
-        """Mark items as read by channel, in each alone."""
-        for uid, ids in listed.items():
-            with suppress(NotFound):  # the channel has been removed
-                await self._mark_named(user, uid, ids, "read here", now, marked)
-
-    async def _mark_shown(
-        self, user: str, uid: str, now: float, marked: _Marked, first: Cursor | None, *, with_same: bool
-    ) -> None:
-        """Mark what *All* shows of the channel's unread items as read, from that place on."""
-        with suppress(NotFound):  # the channel has been removed
-            async for rows in walk_rows(self._redis, user, uid, unread_only=True):
-                ids = [row.id for row in rows if first is None or not _is_before(row, first)]
-                if not ids:
-                    continue
-                apart = await self._redis.command("SMISMEMBER", keys.apart(user, uid), *ids)
-                shown = [*compress(ids, (not one for one in apart))]
-                if with_same:
-                    await self._mark_same(user, shown, "read", now, marked)
-                await self._mark_named(user, uid, shown, "read", now, marked)
 
     async def _mark_until(
         self, user: str, uid: str, now: float, marked: _Marked, item: str = "", score: str = ""
@@ -297,20 +275,24 @@ class ReadState:
 
         True if the item has left the channel; without its `score` nothing was marked. Raises NotFound.
         """
-        place = (item, score)
+        place, ids = (item, score), list[str]()
         while True:
             reply = await self._redis.script(_marking(user, uid, "until", now, *place))
             if reply == -1:
                 raise await absent(self._redis, user, uid)
             marked.note(reply)
-            if ids := split(reply[4]):
-                # Duplicates first, so that a repetition finds both.
-                await self._mark_same(user, ids, "read", now, marked)
-                with suppress(NotFound):  # the channel has been removed
-                    await self._mark_named(user, uid, ids, "read", now, marked)
+            ids += split(reply[4])
             if not reply[3]:
-                return bool(reply[2])
+                break
             place = _place(reply[3])
+        if len(ids) > BATCH:
+            await self._mark_many(user, ids, "read", now, marked, {uid: ids})
+        elif ids:
+            # Duplicates first, so that a repetition finds both.
+            await self._mark_same(user, ids, "read", now, marked)
+            with suppress(NotFound):  # the channel has been removed
+                await self._mark_named(user, uid, ids, "read", now, marked)
+        return bool(reply[2])
 
 
 @dataclass(slots=True)
@@ -370,18 +352,10 @@ def _in_order(ids: Iterable[str]) -> list[str]:
     return [one for part in parts for one in sorted(part, key=lambda item: int(item) % PIECES)]
 
 
-def _by_channel(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Items by channel, of pairs of both."""
-    found = dict[str, list[str]]()
-    for item, uid in pairs:
-        found.setdefault(uid, []).append(item)
-    return found
-
-
-def _is_before(row: Row, place: Cursor) -> bool:
-    """Whether the row is newer than the place, in the order of timelines."""
-    here, there = float(row.score), float(place.score)
-    return here > there or (here == there and row.id > place.item)
+def _is_before(one: Cursor, place: Cursor) -> bool:
+    """Whether the item is newer than the place, in the order of timelines."""
+    here, there = float(one.score), float(place.score)
+    return here > there or (here == there and one.item > place.item)
 
 
 def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:

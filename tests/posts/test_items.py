@@ -260,7 +260,10 @@ async def test_a_post_and_the_one_that_it_replaces_name_each_other(redis, way):
         await feeds.update(successor.id, {COPIED: "1"})
         await Imported(redis).note_copies(successor.id, {candidate("one").guid: old.id})
         _, new = await stored_in(redis, "https://new.example/feed", candidate("one"))
-    assert (await items.duplicates([new.id]), await items.duplicates([old.id])) == ([old.id], [new.id])
+    assert (await items.duplicates([new.id]), await items.duplicates([old.id])) == (
+        {new.id: {old.id}},
+        {old.id: {new.id}},
+    )
 
 
 async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redis):

@@ -93,9 +93,13 @@ class KnownItems:
     async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
         return [self.items[item] for item in ids if item in self.items]
 
-    async def duplicates(self, ids: Sequence[str]) -> list[str]:
-        named = {other.item for item in await self.timeline_items(ids) for other in item.duplicates}
-        return [*(named - {*ids})]
+    async def duplicates(self, ids: Sequence[str]) -> dict[str, set[str]]:
+        pairs = [(item.id, other.item) for item in self.items.values() for other in item.duplicates]
+        found = dict[str, set[str]]()
+        for one, other in [*pairs, *((other, one) for one, other in pairs)]:
+            if one in ids:
+                found.setdefault(one, set()).add(other)
+        return found
 
     async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
         return {item for item in ids if self.feeds.get(item) == feed_id}

@@ -10,11 +10,12 @@
 --
 -- KEYS  1 channels  2 live_events  3 user
 -- ARGV  1-6 patterns: parts/channels.lua  7 uid: or 'global'  8 how: 'read', 'unread', both also with ' here', which means
---       in the named channel alone, or 'until', also with ' each': the caller marks the channels one by one  9 now  10.. items:
---       ids; or for 'until' the id of the newest item to mark, '' for all, and its score, '' if the channel has it
--- reply {{'uid id id …' of each channel in which the state of items changed}, number of ids that were examined, the first ones, 1 if the
---       score of an item that has left is needed, for 'until' the 'score id' at which to go on, or '', 'id id …' of
---       the items whose duplicates are to be marked, also if they didn't change, or ''}, or -1: no such channel
+--       in the named channel alone, or 'until', for one channel  9 now  10.. items: ids; or for 'until' the id of the
+--       newest item to mark, '' for all, and its score, '' if the channel has it
+-- reply {{'uid id id …' of each channel in which the state of items changed}, number of ids that were examined, the
+--       first ones, 1 if the score of an item that has left is needed, for 'until' the 'score id' at which to go on, or
+--       '', 'id id …' of the items whose duplicates are to be marked, also if they didn't change, or ''}, or -1: no such
+--       channel
 -- include: rank
 -- include: channels
 -- include: events
@@ -41,7 +42,7 @@ if not uids then return -1 end
 local how, where = string.match(ARGV[8], '^(%a+) ?(%a*)$')
 local everywhere = where ~= 'here' and redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
 local named, most, spreads = sets_of(uids[1]), 1000, everywhere and where == '' and ARGV[7] ~= 'global'
-if spreads then
+if spreads and how ~= 'until' then
   uids = all_channels()
   -- Most items are in few of the channels, and looking for them takes less time than changing them.
   most = math.max(1, math.min(most, math.floor(MOST_LOOKS / math.max(1, #uids))))
