@@ -232,7 +232,8 @@ local function add(first, fact)
   sets.hidden, sets.hidden_read = hidden_key, hidden_read
   local apart, parts = KEYS[first + 12], false
   is_hiding, mutes, blocks = false, nil, nil
-  if call('EXISTS', rest_of(sets), unpack(KEYS, first + 6, first + 12)) > 0 then
+  local is_plain = call('EXISTS', rest_of(sets), KEYS[first + 15], unpack(KEYS, first + 6, first + 12)) == 0
+  if not is_plain then
     is_hiding = call('EXISTS', hidden_key, hidden_read) > 0
     parts = call('EXISTS', apart) == 1
     mutes, blocks = rules_at(first + 8)
@@ -248,7 +249,7 @@ local function add(first, fact)
   for at = FIRST_ITEM, #ARGV, FIELDS do
     take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
   end
-  note_all(first + 13, now)
+  note_all(first + 13, now, is_plain)
   return { '', joined(added), joined(read), joined(hidden) }
 end
 

@@ -37,7 +37,7 @@ local function write_places(set, how, more, now, ids)
   local first = math.max(math.floor(tonumber(now) * 1000000), last_place + 1)
   local pairs_ = {}
   for i, id in ipairs(ids) do
-    pairs_[2 * i - 1] = string.format('%.0f', first + i - 1)
+    pairs_[2 * i - 1] = first + i - 1
     pairs_[2 * i] = id
   end
   last_place = first + #ids - 1

@@ -15,8 +15,8 @@ local function has_old(sets)
 end
 
 local function numbers_of(id)
-  local found = {}
-  for reason = 1, REASONS do found[reason] = 16 * id + reason end
+  local found, first = {}, 16 * id
+  for reason = 1, REASONS do found[reason] = first + reason end
   return unpack(found)
 end
 

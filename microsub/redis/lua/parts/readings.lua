@@ -7,11 +7,19 @@ local PIECES, RECORD, LATEST = 16, 9, 4294967295
 local function low_bytes(number) return number % 256, math.floor(number / 256) % 256, math.floor(number / 65536) % 256 end
 
 -- The first five bytes of an item's record; false for a text that is no item's id.
+local records = {}
 local function record_of(id)
-  local number = string.match(id, '^%d+$') and tonumber(id)
-  if not number or number >= 1099511627776 then return false end
-  local first, second, third = low_bytes(number)
-  return string.char(first, second, third, math.floor(number / 16777216) % 256, math.floor(number / 4294967296))
+  if records[id] == nil then
+    local number = string.match(id, '^%d+$') and tonumber(id)
+    if number and number < 1099511627776 then
+      local first, second, third = low_bytes(number)
+      local fourth, fifth = math.floor(number / 16777216) % 256, math.floor(number / 4294967296)
+      records[id] = string.char(first, second, third, fourth, fifth)
+    else
+      records[id] = false
+    end
+  end
+  return records[id]
 end
 local function bytes_of(time)
   local number = math.max(0, math.min(LATEST, math.floor(tonumber(time))))
