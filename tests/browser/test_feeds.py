@@ -50,6 +50,20 @@ async def test_a_channel_is_unfolded_by_key(browser: Browser, server: ReadingSer
         await expect(rows).to_have_count(0)
 
 
+async def test_a_feed_is_named_by_key(browser: Browser, server: ReadingServer) -> None:
+    """Enter in the field saves its settings."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        async with page.expect_event("load"):
+            await here.keys("j", "F")
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Feed settings").press("Enter")
+        await page.get_by_label("Name", exact=True).fill("Mine")
+        await page.get_by_label("Name", exact=True).press("Enter")
+        await page.get_by_text("Done.").wait_for()
+        assert await here.title() == "Mine"
+
+
 async def test_a_channel_without_scripts(browser: Browser, server: ReadingServer) -> None:
     """The arrow leads to a page with the feeds."""
     async with tab(browser, scripts=False) as here:

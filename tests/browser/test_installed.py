@@ -73,7 +73,10 @@ async def test_offline_marks_wait_and_pages_say_offline(browser: Browser, server
     await second.goto(f"{server.url}/channel/home?show=all")
     assert await second.locator("h1").inner_text() == "You are offline"
     assert "ann" not in await second.content()
+    await page.keyboard.press("J")
+    await page.get_by_text("You are offline. Only this page can be read.").wait_for()
     await context.set_offline(False)
+    await second.locator("h1", has_text="Home").wait_for()
     await page.wait_for_function("() => !JSON.parse(localStorage.getItem('marks of ann')).length")
     await page.reload()
     assert await page.locator(f"#{name} [data-act=read]").get_attribute("aria-pressed") == "true"

@@ -89,7 +89,7 @@ async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None
             await press("Enter")
         await press("/")
         assert await page.evaluate("document.activeElement.closest('main') !== null")
-        await page.evaluate("document.activeElement.blur()")
+        await press("Escape")
         title = page.locator(".post h2 a").first
         async with page.expect_event("load"):
             await title.click()

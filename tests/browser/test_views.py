@@ -426,6 +426,91 @@ async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, se
         assert not await page.locator("#done p").is_visible()
 
 
+async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: ReadingServer) -> None:
+    """By key, in whatever way they were reached, and if older posts came while a channel was being finished."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "fay", "/channel/more")
+        await page.keyboard.press("A")
+        await page.get_by_text("2 posts marked as read in More.").wait_for()
+        for keys in (("K",), ("g", "f"), ("g", "a")):
+            async with page.expect_event("load"):
+                await here.keys(*keys)
+        await page.get_by_text("2 posts marked as read in More.").wait_for()
+        await page.keyboard.press("z")
+        await page.get_by_text("Marked as unread.").wait_for()
+        await page.goto(server.url + "/channel/more")
+
+        async def meanwhile(route: Route) -> None:
+            await page.evaluate(
+                "() => { const old = document.getElementById('older'); old.innerHTML = old.innerHTML; }"
+            )
+            await route.continue_()
+
+        await page.route("**/marks/all", meanwhile)
+        await page.keyboard.press("M")
+        await page.wait_for_url("**/channel/home#first")
+        await page.keyboard.press("z")
+        await page.get_by_text("Marked as unread.").wait_for()
+        await page.goto(server.url + "/channel/more")
+        assert not await page.locator("#done p").is_visible()
+
+
+async def test_escape_leads_back_to_the_list(browser: Browser, server: ReadingServer) -> None:
+    """From a field that a key has reached, and from the menus of the heading."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "eve", "/channel/home?show=all")
+        await here.keys("j", "/")
+        await expect(page.locator("#channels input")).to_be_focused()
+        await here.keys("Escape", "j")
+        await expect(page.locator(".post").nth(1)).to_be_focused()
+        for menu in (".looks details", ".marking details"):
+            await page.locator(f"{menu} summary").press("Enter")
+            await page.locator(f"{menu}[open]").wait_for()
+            await page.keyboard.press("Escape")
+            await expect(page.locator(f"{menu}:not([open]) summary")).to_be_focused()
+        await page.keyboard.press("/")
+        await page.keyboard.type("lighthouse")
+        await here.keys("Escape", "Escape", "j")
+        await expect(page.locator("#channels input")).to_have_value("")
+
+
+async def test_a_compact_list_shows_more_posts(browser: Browser, server: ReadingServer) -> None:
+    """With the same titles; and so do cards."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "eve", "/channel/home?show=all")
+        for view in ("List", "Cards"):
+            await look(page, view)
+            height = "document.querySelector('[role=feed]').offsetHeight"
+            comfortable = await page.evaluate(height)
+            title = "getComputedStyle(document.querySelector('.post h2')).fontSize"
+            size = await page.evaluate(title)
+            await page.evaluate("document.documentElement.dataset.density = 'compact'")
+            assert await page.evaluate(height) < comfortable
+            assert await page.evaluate(title) == size
+
+
+async def test_an_open_post_has_its_times_as_others(browser: Browser, server: ReadingServer) -> None:
+    """In the browser's time zone. Without a network, the list stays, and says why a post doesn't open."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "eve", "/channel/home?show=all")
+        await look(page, "List")
+        time = "2026-12-06T13:53:48+00:00"
+        body = f"<main><div data-body><p>When: <time datetime={time}>{time}</time></div>"
+        await page.route("**/post/*", lambda route: route.fulfill(content_type="text/html", body=body))
+        await here.keys("j", "o")
+        await expect(page.locator(".is-open time").last).to_contain_text("Dec")
+        await page.unroute("**/post/*")
+        await here.context.set_offline(True)
+        await page.keyboard.press("j")  # fetched before
+        await page.locator(".post:nth-child(2).is-open").wait_for()
+        await page.keyboard.press("j")
+        await page.get_by_text("You are offline. Only this page can be read.").wait_for()
+        assert await page.locator(".is-open").count() == 1
+        here.troubles.clear()
+
+
 async def test_a_closed_post_stays_in_view(browser: Browser, server: ReadingServer) -> None:
     """Also if it is closed at its end, so that nothing of it would be left where it ended."""
     async with tab(browser) as here:

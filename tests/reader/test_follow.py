@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 import pytest
@@ -41,6 +42,7 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     await _site(ann.server)
     found = await ann.get(f"/follow?q={SITE}")
     assert "1 feed found" in found.text
+    assert found.tree.css_first("[data-focus]").text() == "Follow"
     followed = await ann.browser.submit(found, "/follow", {"url": OTHER}, channel="later")
     done = await ann.get(followed.location)
     assert "You now follow The site in Later." in done.text
@@ -121,6 +123,7 @@ async def test_errors_are_shown_beside_the_typed_text(ann: ReadingVisitor) -> No
     """On the same page, which keeps the typed text."""
     absent = (await ann.get("/follow?q=https://absent.example/")).text
     assert "No feed found." in absent
+    assert re.search(r'<input id="asked"[^>]* data-focus', absent)
     assert "Look for such a link" not in absent  # no site exists there
     refused = await ann.get("/follow?q=ftp://files.example/feed")
     assert (refused.status, "search can't be used" in refused.text.replace("&#39;", "'")) == (400, True)

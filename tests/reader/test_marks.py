@@ -167,7 +167,7 @@ async def test_a_script_gets_which_posts_were_older(ann: ReadingVisitor) -> None
     second = await told("1", ann.server.now)
     assert (second["text"], second["read"]) == ("1 post marked as read.", listed[2:3])
     third = await told("1", ann.server.now + 30 * DAY)
-    assert (third["text"], third["undo"]) == ("No unread post is older than that.", "")
+    assert (third["text"], third["undo"]) == ("No unread post is older than a day.", "")
 
 
 @pytest.mark.parametrize("older", ["0", "-1", "2", "x", "1e9"])

@@ -61,9 +61,10 @@ async def _worker(visit: PageVisit) -> Response:
     """The service worker, for all addresses; `SHELL` lists what it stores."""
     pages = visit.site.pages
     offline = pages.href(OFFLINE)
-    files = [offline, pages.sheet(visit.looks), pages.static("icon.svg")]
+    files = [offline, pages.sheet(visit.looks), pages.static("icon.svg"), pages.static("offline.js")]
     own = f"shell of {pages.href('/')} "
-    name = f"{own}{pages.marks['worker.js']}{pages.marks['pages.css']}{sha256_hex(f'{visit.looks}')[:8]}"
+    marks = "".join(pages.marks[file] for file in ("worker.js", "offline.js", "pages.css"))
+    name = f"{own}{marks}{sha256_hex(f'{visit.looks}')[:8]}"
     shell = {"own": own, "name": name, "page": offline, "files": files}
     shell |= {"home": pages.href("/"), "icon": pages.static("icon.svg")}
     script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"][0]

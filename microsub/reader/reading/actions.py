@@ -29,8 +29,8 @@ from microsub.web.visit import PageVisit
 MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
 MOST = 1000
 """Maximum number of posts in one form."""
-AGES = frozenset({"1", "7"})
-"""Days by which posts can be older than now to be marked together."""
+AGES = {"1": N_("No unread post is older than a day."), "7": N_("No unread post is older than a week.")}
+"""Days by which posts can be older than now to be marked together, with the message that none is."""
 NOTHING_UNREAD = N_("There is no unread post here.")
 
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -142,7 +142,7 @@ class MarkForms:
         else:
             marked = await self._read_state.mark_after(user, uid, place, visit.now)
         changed = set[str]().union(*marked.values())
-        text = _unless(marked, visit, N_("No unread post is older than that."))
+        text = _unless(marked, visit, AGES[days])
         return await self._done(
             visit, text, marked, read=[id_ for id_ in _ids(visit.form.text("page")) if id_ in changed]
         )

@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { canLeave, change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showWhole, visitedPost } from "./post.js";
 import { localiseTimes } from "./times.js";
 
@@ -94,7 +94,9 @@ async function open(post) {
     if (whole) {
       body.replaceChildren(...whole);
     } else if (!showWhole(page, body)) {
-      location.assign(link.href); // that page says why
+      if (canLeave()) {
+        location.assign(link.href); // that page says why
+      }
       return;
     }
     body.dataset.cut = cut;
@@ -279,7 +281,9 @@ async function nextUnread(after) {
     }
   } else {
     await left;
-    document.querySelector(".onward")?.click();
+    if (canLeave()) {
+      document.querySelector(".onward")?.click();
+    }
   }
 }
 
@@ -328,13 +332,18 @@ export const atPosts = {
     if (isFinishing) {
       return;
     }
-    isFinishing = true;
-    const [all, onward] = [document.querySelector("button[data-act=all]"), document.querySelector(".onward")];
-    const isDone = !all || await markAll();
-    if (isDone) {
-      onward?.click();
+    const all = document.querySelector("button[data-act=all]");
+    if (all && all.form.id !== "mark-all") {
+      all.click(); // found posts are marked by name, and no channel comes after them
+      return;
     }
-    isFinishing = isDone && Boolean(onward);
+    isFinishing = true;
+    const isDone = !all || await markAll();
+    const onward = document.querySelector(".onward"); // older posts that have come meanwhile bring another one
+    isFinishing = isDone && Boolean(onward) && navigator.onLine;
+    if (isFinishing) {
+      onward.click();
+    }
   },
   on: readOn,
   open: () => current() && open(current()),

@@ -2,7 +2,9 @@
 import { forget, keep, sendWaiting } from "./waiting.js";
 
 const feed = document.getElementById("feed");
+const { offline } = document.getElementById("channels").dataset;
 const bar = document.getElementById("done");
+const UNDOABLE = 60000; // milliseconds for which a message offers to undo
 let hiding = 0;
 let turns = 0; // how many actions there have been
 let newest = 0; // the turn of the message that is shown
@@ -105,11 +107,12 @@ async function post(form, waited) {
 }
 
 /** Show a message about an action, with an undo button if it can be undone; a late reply doesn't cover a newer action's. */
-export function say(text, undo = "", turn = (turns += 1)) {
+export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (undo ? UNDOABLE : 5000)) {
   if (turn < newest || !bar) {
     return;
   }
   newest = turn;
+  takeAlong(text, undo, until);
   const form = document.getElementById("undo");
   const button = bar.querySelector("button");
   if (form) {
@@ -121,23 +124,32 @@ export function say(text, undo = "", turn = (turns += 1)) {
   bar.querySelector("[data-text]").textContent = text;
   bar.querySelector("p").hidden = !text;
   clearTimeout(hiding);
-  hiding = setTimeout(() => bar.querySelector("p").hidden = true, undo ? 60000 : 5000);
+  hiding = setTimeout(() => bar.querySelector("p").hidden = true, until - Date.now());
 }
 
-/** Show this page's message on the next one too, if it can be undone. */
-function takeAlong() {
-  const [{ undo }, shown] = [document.getElementById("undo").elements, bar.querySelector("p")];
-  if (undo.value && !undo.value.includes(" ") && !shown.hidden) {
-    sessionStorage.setItem("said", JSON.stringify([bar.querySelector("[data-text]").textContent, undo.value]));
+/** Keep a message for the next pages of this tab, which show it as long as it can be undone. */
+function takeAlong(text, undo, until) {
+  if (undo && !undo.includes(" ")) {
+    sessionStorage.setItem("said", JSON.stringify([text, undo, until]));
+  } else {
+    sessionStorage.removeItem("said");
   }
 }
 
 function sayAgain() {
-  const said = sessionStorage.getItem("said");
-  sessionStorage.removeItem("said");
-  if (said && document.getElementById("undo")) {
-    say(...JSON.parse(said));
+  const [text, undo, until] = JSON.parse(sessionStorage.getItem("said") || "[]");
+  if (until > Date.now() && bar?.querySelector("p").hidden && document.getElementById("undo")) {
+    say(text, undo, undefined, until);
   }
+}
+
+/** Whether other pages can be had; says so on a page where a message has its place if not, so that what is open stays. */
+export function canLeave() {
+  const isStuck = !navigator.onLine && document.getElementById("undo");
+  if (isStuck) {
+    say(offline);
+  }
+  return !isStuck;
 }
 
 const MOST_LISTED = 1000; // posts that a form may name
@@ -233,7 +245,6 @@ export function prepareForms() {
     sending();
   }
   sayAgain();
-  document.addEventListener("click", ({ target }) => target.closest(".onward") && takeAlong());
   document.addEventListener("submit", (event) => {
     const { target, submitter } = event;
     if (target.id === "change" && submitter) {

@@ -1,6 +1,7 @@
 // A post's own page: opening it marks the post as read, and it leads to the next posts of the list it was opened from.
 // A list takes whole texts from it; the page of the next post is fetched in advance.
-import { article, change, isOn, say } from "./marks.js";
+import { article, canLeave, change, isOn, say } from "./marks.js";
+import { localiseTimes } from "./times.js";
 
 const post = document.querySelector(".post.whole");
 const list = JSON.parse(sessionStorage.getItem("list") || '{"ids": []}');
@@ -42,7 +43,7 @@ function neighbour(step) {
 
 function turn(step) {
   const id = neighbour(step);
-  if (id) {
+  if (id && canLeave()) {
     location.assign(id + found);
   }
 }
@@ -160,6 +161,7 @@ export function showWhole(page, body) {
   const whole = page?.querySelector("[data-body]");
   if (whole) {
     whole.querySelectorAll("[data-player]").forEach((player) => player.remove());
+    localiseTimes(whole);
     body.replaceChildren(...whole.childNodes);
   }
   return Boolean(whole);
@@ -185,7 +187,7 @@ export async function changeText(control) {
     say(problem.textContent);
   } else if (showWhole(page, post.querySelector("[data-body]"))) {
     isHere && post.focus({ preventScroll: true });
-  } else {
+  } else if (canLeave()) {
     location.assign(post.querySelector("[data-open]").href); // that page says why
   }
 }

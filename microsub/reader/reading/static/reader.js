@@ -1,6 +1,6 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
-import { prepareForms, showTotal } from "./marks.js";
+import { canLeave, prepareForms, showTotal } from "./marks.js";
 import { prepareBranches, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
@@ -47,6 +47,7 @@ document.addEventListener("click", (event) => {
 const PATIENCE = 1500; // maximum milliseconds between the two keys of a sequence
 const HELD = ["Shift", "AltGraph", "CapsLock"]; // keys that change others, also between two of a sequence
 const PLAYER = "audio, video";
+const LEADING = ["nextChannel", "previousChannel", "reload", "show"]; // to other pages
 const dialog = document.getElementById("keys");
 
 function table() {
@@ -66,6 +67,8 @@ function press(selector) {
   }
 }
 
+let came = null; // what had the focus before the field for a search
+
 const everywhere = {
   all: () => press("button[data-act=all]"),
   undo: () => press("#done p:not([hidden]) button:not([hidden]), [role=status]:not(#done) button[name=undo]"),
@@ -74,7 +77,10 @@ const everywhere = {
   nextChannel: () => turnTo(1),
   previousChannel: () => turnTo(-1),
   channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
-  search: () => (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.select(),
+  search: () => {
+    came = document.activeElement;
+    (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.select();
+  },
   keys: () => (dialog.open ? dialog.close() : showKeys()),
 };
 
@@ -86,6 +92,22 @@ function turnTo(step) {
   const here = feedHere < 0 ? lines.findIndex((one) => one.matches("[aria-current]")) : feedHere;
   const others = step > 0 ? lines.slice(here + 1) : lines.slice(0, Math.max(here, 0)).reverse();
   others.find((one) => one.querySelector(".count:not([hidden])"))?.click();
+}
+
+/** Leave a field for where it was reached from, or close a menu of the heading; false if there is neither. */
+function leave(field) {
+  const menu = document.querySelector(".heading details[open]");
+  if (field) {
+    const isEmptied = field.type === "search" && field.value !== field.defaultValue; // by the browser
+    if (!isEmptied) {
+      field.blur();
+      came?.focus({ preventScroll: true });
+    }
+    return !isEmptied;
+  }
+  menu?.removeAttribute("open");
+  menu?.querySelector("summary").focus();
+  return Boolean(menu);
 }
 
 function showKeys() {
@@ -103,6 +125,9 @@ function listen(more) {
   let [first, at] = ["", 0];
 
   function run(act) {
+    if ((act.startsWith("go ") || LEADING.includes(act)) && !canLeave()) {
+      return;
+    }
     if (act.startsWith("go ")) {
       location.assign(base + act.slice(3));
     } else if (act.startsWith("press ")) {
@@ -114,6 +139,10 @@ function listen(more) {
 
   addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
+    if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]") && !isTyping?.matches("select") && leave(isTyping)) {
+      event.preventDefault();
+      return;
+    }
     const pressed = { Enter: "a, button, summary", " ": `a, button, summary, input, label, ${PLAYER}`, Home: PLAYER, End: PLAYER };
     const control = event.key.startsWith("Arrow") ? `input, ${PLAYER}` : pressed[event.key];
     const isPressing = HELD.includes(event.key) || (control && event.target.closest(control));
@@ -142,7 +171,11 @@ function listen(more) {
 
 // A field that the page is for, except where the keyboard would cover the page.
 if (!matchMedia("(hover: none) and (pointer: coarse)").matches) {
-  document.querySelector("[data-focus]")?.focus();
+  const field = document.querySelector("[data-focus]");
+  field?.focus();
+  if (["text", "search"].includes(field?.type)) {
+    field.setSelectionRange(field.value.length, field.value.length);
+  }
 }
 prepareForms();
 showTotal();

@@ -1,0 +1,12 @@
+// The page for offline use stands at the address of the page that was asked for. It tries again when the network is
+// back, and while it is in view.
+const PAUSE = 5000; // milliseconds
+
+async function tryAgain() {
+  const reply = !document.hidden && (await fetch(location.href, { method: "HEAD" }).catch(() => null));
+  if (reply) {
+    location.reload();
+  }
+}
+addEventListener("online", tryAgain);
+setInterval(tryAgain, PAUSE);
