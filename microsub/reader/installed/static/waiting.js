@@ -19,7 +19,7 @@ export function keep(form, body) {
   if (!FORMS.includes(form.id) || kept.length >= MOST) {
     return null;
   }
-  const token = form.elements[0].name; // only valid for this page
+  const token = form.querySelector("[type=hidden]").name; // only valid for this page
   const name = `${Date.now()}.${kept.length}`;
   remember([...kept, { name, form: form.id, fields: [...body].filter(([field]) => field !== token) }]);
   return { name, text: about.waits };
