@@ -782,3 +782,26 @@ async def test_a_picture_is_shown_whole(browser: Browser, server: ReadingServer)
         await page.keyboard.press("Escape")
         assert not await shown.is_visible()
         assert await page.locator(".post.is-read").count() == 0
+
+
+async def test_large_text_leaves_cards_and_pages_their_words(browser: Browser, server: ReadingServer) -> None:
+    """A card with a picture has room for its title; a screen of 195 pixels is a phone's with text of twice the size."""
+    width = "it => it.getBoundingClientRect().width"
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/art?show=all")
+        await look(page, "Cards")
+        for screen, least in ((390, 0.55), (195, 0.9)):
+            await page.set_viewport_size({"width": screen, "height": screen * 2})
+            assert await page.locator(".post .thumbnail").is_visible()
+            assert await page.locator(".post .text").evaluate(width) > least * await page.locator(".post").evaluate(
+                width
+            )
+            right = "it => it.getBoundingClientRect().right"
+            star, end = [await page.locator(one).evaluate(right) for one in (".post [data-act=save]", ".post")]
+            assert star <= end
+        await page.set_extra_http_headers({"Accept-Language": "de"})
+        post = await page.locator(".post h2 a").get_attribute("href")
+        for path in ("/channel/art?show=all", str(post), "/account", "/channels"):
+            await page.goto(f"{server.url}{path}")
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert await page.locator(".ordered a").first.evaluate(width) > 195 / 2

@@ -372,6 +372,14 @@ async def test_a_player_resumes_at_its_position(browser: Browser, server: Server
 
 
 BAR = "document.querySelector('#listening audio')"
+CUTS = """it => {
+    const free = it.cloneNode(true);
+    free.style.width = "max-content";
+    it.after(free);
+    const cuts = free.offsetWidth > it.offsetWidth;
+    free.remove();
+    return cuts;
+}"""
 
 
 async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(browser: Browser, server: Server) -> None:
@@ -464,7 +472,10 @@ async def test_an_episode_has_its_star_where_other_posts_have_it(browser: Browse
 
 
 async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, server: Server) -> None:
-    """At the end of a post's page, too, and on the bar of a list; with large text its title can still be read."""
+    """At the end of a post's page, too, and on the bar of a list; with large text its title can still be read.
+
+    It covers no notice, and with text of twice the size, as on a screen of 195 pixels, at most a quarter of the screen.
+    """
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/more?show=all")
         await page.set_viewport_size({"width": 390, "height": 844})
@@ -485,6 +496,16 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
                 assert abs(player["bottom"] - below["top"]) <= 1, (path, text)
                 assert (await page.evaluate(box, "#listening p"))["width"] > 390 / 2
                 assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            speed = page.get_by_label("Speed")
+            await speed.select_option("1.75")
+            assert not await speed.evaluate(CUTS)
+            await page.get_by_role("button", name="Save", exact=True).first.click()
+            said = await page.get_by_text("Saved.").evaluate("it => it.closest('p').getBoundingClientRect()")
+            assert said["bottom"] <= (await page.evaluate(box, "#listening"))["top"]
+            await page.get_by_role("button", name="Save", exact=True).first.click()
+            await page.set_viewport_size({"width": 195, "height": 422})
+            assert (await page.evaluate(box, "#listening"))["height"] < 422 / 4
+            await page.set_viewport_size({"width": 390, "height": 844})
 
 
 async def test_space_shows_what_the_player_covers(browser: Browser, server: Server) -> None:
