@@ -92,6 +92,21 @@ async def channel_of(page: Page, name: str) -> str:
     return await page.get_by_role("row", name=name).get_by_role("cell").nth(1).inner_text()
 
 
+async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: ReadingServer) -> None:
+    """In an unfolded channel, whose line of the feed is marked as the page's."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/channel/home")
+        await page.get_by_role("button", name="Feeds in Home").click()
+        await page.locator(".branch a").first.wait_for()
+        for key, name in (("J", "feed-0"), ("M", "feed-1"), ("M", "feed-2")):
+            await page.keyboard.press(key)
+            await expect(page.locator("h1")).to_have_text(name)
+            await expect(page.locator(".branch [aria-current=page] .name")).to_have_text(name)
+            if key == "M":
+                await page.keyboard.press("z")
+                await page.get_by_text("Marked as unread.").wait_for()
+
+
 async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: ReadingServer) -> None:
     """All shown, a range with Shift; the actions show while any is chosen; a move and its undo."""
     async with tab(browser) as here:

@@ -56,7 +56,8 @@ COVERED = """() => {
   const others = ["body > header", ".heading", "#done p", ".bottom"].filter((one) => box(one).height);
   const bar = box("#news");
   const inside = bar.left >= 0 && bar.right <= innerWidth && bar.bottom <= innerHeight;
-  return others.filter((one) => box(one).bottom > bar.top && box(one).top < bar.bottom).concat(inside ? [] : "outside");
+  const meets = (one) => one.bottom > bar.top && one.top < bar.bottom && one.right > bar.left && one.left < bar.right;
+  return others.filter((one) => meets(box(one))).concat(inside ? [] : "outside");
 }"""
 """The parts of the page that the bar of new posts covers."""
 LONG = f"<p>{'A long story. ' * 400}</p><p>The end of it.</p>"
@@ -486,6 +487,10 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         assert await page.locator("#news").inner_text() == "2 new posts"
         assert await first.locator("h2").inner_text() == "Post 45"
         assert await first.bounding_box() == before
+        side, list_ = await page.locator("#news a").bounding_box(), await page.locator("#feed").bounding_box()
+        assert side is not None
+        assert list_ is not None
+        assert side["x"] + side["width"] <= list_["x"]
         await page.keyboard.press("A")
         await page.locator("#done button").wait_for()
         for width, height, size in ((1280, 800, "16px"), (1280, 800, "28px"), (390, 844, "16px"), (390, 844, "28px")):

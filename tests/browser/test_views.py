@@ -717,7 +717,7 @@ async def test_keys_lead_from_channel_to_channel(browser: Browser, server: Readi
     """To those with unread posts, and in unfolded ones to feeds; the search of posts is reached from all pages."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "dan", "/settings")
-        for key, name in (("J", "All"), ("J", "Home"), ("J", "More"), ("K", "Home")):
+        for key, name in (("J", "All"), ("J", "Home"), ("J", "More"), ("J", "Home"), ("J", "More"), ("K", "Home")):
             async with page.expect_event("load"):
                 await page.keyboard.press(key)
             assert await here.title() == name
@@ -736,6 +736,48 @@ async def test_keys_lead_from_channel_to_channel(browser: Browser, server: Readi
             await here.keys("g", "/")
             await page.wait_for_url("**/search")
             await expect(page.get_by_role("searchbox", name="Words to search for")).to_be_focused()
+
+
+async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: ReadingServer) -> None:
+    """So do all posts instead of the unread ones, and the browser's way back from the posts of a feed."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "gus", "/channel/home")
+        await look(page, "List")
+        await here.keys("j", "j", "j", "j")
+        place = await page.evaluate("document.activeElement.dataset.id")
+        for key in ("2", "3", "1", "u", "u"):
+            async with page.expect_event("load"):
+                await page.keyboard.press(key)
+            await expect(page.locator(f"#post-{place}")).to_be_focused()
+        async with page.expect_event("load"):
+            await page.keyboard.press("F")
+        await page.go_back()
+        await expect(page.locator(f"#post-{place}")).to_be_focused()
+        after = await page.evaluate("document.activeElement.nextElementSibling.dataset.id")
+        await page.keyboard.press("o")  # on the way back, it has left the list
+        await page.wait_for_function(
+            "() => document.querySelector('[data-channel=home] [data-count]').dataset.count === '39'"
+        )
+        async with page.expect_event("load"):
+            await page.keyboard.press("F")
+        await page.go_back()
+        await expect(page.locator(f"#post-{after}")).to_be_focused()
+
+
+async def test_open_posts_begin_at_one_height(browser: Browser, server: ReadingServer) -> None:
+    """One after the other, by keys; the line before each stays in view."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await look(page, "List")
+        await here.keys("j", "o")
+        tops = set()
+        for place in range(1, 13):
+            await page.locator(f".post:nth-child({place}).is-open").wait_for()
+            tops.add(await page.evaluate("Math.round(document.querySelector('.is-open').getBoundingClientRect().top)"))
+            await page.keyboard.press("j")
+        first, *others = sorted(tops, reverse=True)
+        assert others[0] - others[-1] <= 1, tops  # rounded
+        assert 24 <= others[0] < first
 
 
 async def test_all_keys_are_seen_at_once(browser: Browser, server: ReadingServer) -> None:

@@ -449,7 +449,17 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
         await page.get_by_role("button", name="Play").click()
         await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
         assert page.url == f"{server.url}/channel/sounds?show=all"
+        assert await page.evaluate("document.activeElement.tagName") == "BUTTON"
+        file = await page.evaluate(f"{BAR}.dataset.file")
+        await page.keyboard.press("P")
+        await page.wait_for_function(f"() => {BAR}.paused")
+        await page.keyboard.press("P")
+        await page.wait_for_function(f"() => !{BAR}.paused")
+        await page.keyboard.press("P")
+        await page.wait_for_function(f"() => {BAR}.paused")
         await page.goto(f"{server.url}/channel/more?show=all")
+        await here.keys("j", "P")
+        await page.wait_for_function(f"file => {BAR}.dataset.file !== file && !{BAR}.paused", arg=file)
         async with page.expect_event("load"):
             await page.locator(".post h2 a").first.click()
         await page.get_by_role("button", name="Add to the queue").click()

@@ -1,6 +1,7 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { canLeave, change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { article, canLeave, change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { feedHere, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showWhole, visitedPost } from "./post.js";
 import { localiseTimes } from "./times.js";
 
@@ -50,6 +51,39 @@ function number() {
   rememberList(all.map((post) => post.dataset.id));
 }
 
+// --- the place in the list, for pages that show it anew
+
+const MOST_AFTER = 30; // posts from which the place is found: those that are read may have left the list
+const MOST_PLACES = 10;
+
+/** The posts from the one with the focus on, or from the first one in view. */
+function placeHere() {
+  const all = posts();
+  const at = all.indexOf(document.activeElement.closest(".post") || (scrollY > 0 ? all.find(isAhead) : null));
+  return at < 0 ? [] : all.slice(at, at + MOST_AFTER).map((post) => post.dataset.id);
+}
+
+const placesLeft = () => JSON.parse(sessionStorage.getItem("places") || "[]").filter(([path]) => path !== location.href);
+
+/** Remember the place for the browser's way back. */
+function rememberPlace() {
+  sessionStorage.setItem("places", JSON.stringify([[location.href, placeHere()], ...placesLeft()].slice(0, MOST_PLACES)));
+}
+
+/** Keep the place for the next page: the same posts in another view, or with those that are read. */
+function keepPlace() {
+  sessionStorage.setItem("place", JSON.stringify(placeHere()));
+}
+
+/** The post at which this page goes on, if it shows a list again. */
+function placeBefore() {
+  const isBack = performance.getEntriesByType("navigation")[0]?.type === "back_forward";
+  const back = JSON.parse(sessionStorage.getItem("places") || "[]").find(([path]) => path === location.href);
+  const ids = JSON.parse(sessionStorage.getItem("place")) || (isBack && back?.[1]) || [];
+  sessionStorage.removeItem("place");
+  return ids.map(article).find(Boolean) || null;
+}
+
 const MOST_KEPT = 10;
 const kept = new Map(); // post → its whole text, of those that were closed last
 
@@ -68,7 +102,7 @@ function close(post) {
 
 let opening = null; // the post that was opened last, perhaps still being fetched
 
-async function open(post) {
+async function open(post, block = "nearest") {
   const [body, link] = [post.querySelector("[data-body]"), post.querySelector("[data-open]")];
   if (body.dataset.cut !== undefined) {
     close(post);
@@ -105,7 +139,7 @@ async function open(post) {
       post.classList.add("is-open");
       link.ariaExpanded = "true";
       const isAbove = post.getBoundingClientRect().top < 0; // since the one that is closed stood above it
-      post.scrollIntoView({ block: isAbove ? "start" : "nearest", behavior: "instant" });
+      post.scrollIntoView({ block: isAbove ? "start" : block, behavior: "instant" });
       const next = posts()[posts().indexOf(post) + 1];
       if (!kept.has(next)) {
         fetchAhead(next);
@@ -298,7 +332,7 @@ async function readOn() {
     await nextUnread(at);
     const next = document.activeElement.closest(".post");
     if (next !== at && isWaiting(next)) {
-      await open(next);
+      await open(next, "start");
     }
   }
 }
@@ -317,7 +351,7 @@ async function turn(step) {
   await move(step);
   const reached = document.activeElement.closest(".row:not(.is-open)");
   if (reached && feed.querySelector(".row:is(.is-open, [aria-busy=true])")) {
-    await open(reached);
+    await open(reached, "start"); // titles stand at the same height, one after the other
   }
 }
 
@@ -340,8 +374,8 @@ export const atPosts = {
     isFinishing = true;
     const isDone = !all || await markAll();
     const onward = document.querySelector(".onward"); // older posts that have come meanwhile bring another one
-    isFinishing = isDone && Boolean(onward) && navigator.onLine;
-    if (isFinishing) {
+    isFinishing = isDone && navigator.onLine && (feedHere() ? turnTo(1) : Boolean(onward));
+    if (isFinishing && !feedHere()) {
       onward.click();
     }
   },
@@ -389,11 +423,14 @@ export function prepareFeed() {
   if (!feed || !posts().length) {
     return;
   }
-  const visited = visitedPost();
+  const visited = visitedPost() || placeBefore();
   number();
   go(visited || (location.hash === "#first" ? posts()[0] : null));
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
+  addEventListener("pagehide", rememberPlace);
+  document.querySelector(".looks")?.addEventListener("submit", keepPlace);
+  document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepPlace));
   feed.addEventListener("keydown", insideFeed);
   feed.addEventListener("click", (event) => {
     const link = event.target.closest("[data-open]");

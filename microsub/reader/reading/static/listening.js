@@ -78,7 +78,21 @@ async function change(form, button, plays) {
   if (after) {
     document.body.append(after);
     prepare(plays);
-    sound().focus();
+    if (!button.isConnected) {
+      sound().focus();
+    }
+  }
+}
+
+/** Pause what plays, or play: the post's episode, or else what the bar has. */
+export function playOrPause(post) {
+  const button = post?.querySelector("form[action$='/listen'] [name=play]");
+  if (sound() && !sound().paused) {
+    sound().pause();
+  } else if (button && button.value !== sound()?.dataset.file) {
+    button.click();
+  } else {
+    sound()?.play();
   }
 }
 

@@ -75,6 +75,28 @@ function recall() {
   }
 }
 
+const place = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel") ?? ""}`;
+
+/** The line of this page's feed in an unfolded channel. */
+export function feedHere() {
+  return [...document.querySelectorAll("#channels [data-feed]")].find((one) => place(one) === place(location));
+}
+
+/**
+ * Open the next or previous line of the channel list that has unread posts: a channel, or an unfolded one's feed. Behind
+ * the last one, the first channel comes. False if there is none.
+ */
+export function turnTo(step) {
+  const lines = [...document.querySelectorAll("#channels a:is([data-channel], [data-feed])")].filter((one) => one.checkVisibility());
+  const here = lines.indexOf(feedHere() ?? lines.find((one) => one.matches("[aria-current]")));
+  const before = lines.slice(0, Math.max(here, 0));
+  const again = before.filter((one) => one.dataset.channel !== "global");
+  const others = step > 0 ? [...lines.slice(here + 1), ...again] : before.reverse();
+  const found = others.find((one) => one.querySelector(".count:not([hidden])"));
+  found?.click();
+  return Boolean(found);
+}
+
 async function fetchedBranch(link) {
   const reply = await fetch(`${link.href}?part=1`);
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
@@ -86,6 +108,7 @@ async function showBranch(link) {
   if (branch && link.ariaExpanded === "true") {
     link.parentElement.querySelector(".branch")?.remove();
     link.parentElement.append(branch);
+    feedHere()?.setAttribute("aria-current", "page");
   }
 }
 

@@ -1,7 +1,7 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
 import { canLeave, prepareForms, showTotal } from "./marks.js";
-import { prepareBranches, watchNews } from "./news.js";
+import { prepareBranches, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
 // Hide pictures that can't be loaded; a face becomes its letter.
@@ -81,18 +81,9 @@ const everywhere = {
     came = document.activeElement;
     (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.select();
   },
+  play: () => import("./listening.js").then(({ playOrPause }) => playOrPause(document.activeElement.closest(".post") || document.querySelector(".post.whole"))),
   keys: () => (dialog.open ? dialog.close() : showKeys()),
 };
-
-/** Open the next or previous line of the channel list that has unread posts: a channel, or an unfolded one's feed. */
-function turnTo(step) {
-  const lines = [...document.querySelectorAll("#channels a:is([data-channel], [data-feed])")].filter((one) => one.checkVisibility());
-  const place = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel") ?? ""}`;
-  const feedHere = lines.findIndex((one) => one.matches("[data-feed]") && place(one) === place(location));
-  const here = feedHere < 0 ? lines.findIndex((one) => one.matches("[aria-current]")) : feedHere;
-  const others = step > 0 ? lines.slice(here + 1) : lines.slice(0, Math.max(here, 0)).reverse();
-  others.find((one) => one.querySelector(".count:not([hidden])"))?.click();
-}
 
 /** Leave a field for where it was reached from, or close a menu of the heading; false if there is neither. */
 function leave(field) {
