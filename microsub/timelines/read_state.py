@@ -133,10 +133,10 @@ class ReadState:
         await self._mark_here(user, {uid: some - first[uid] for uid, some in found.items()}, "read", now, marked)
         if everywhere:
             # Posts that came in meanwhile. Those that the user has marked as unread meanwhile stay so.
-            unread, hidden = await self._there(user, uids)
+            unread, hidden = await self._there(user, await channels_named(self._redis, user, GLOBAL))
             wanted |= await self._same_among(wanted, set[str]().union(*unread.values(), *hidden.values()) - known)
-            wanted -= {one for uid, some in unread.items() for one in some & found[uid]}
-            come = {uid: wanted & (unread[uid] | hidden[uid]) - found[uid] for uid in uids}
+            wanted -= {one for uid, some in unread.items() for one in some.intersection(found.get(uid, ()))}
+            come = {uid: wanted & (some | hidden[uid]).difference(found.get(uid, ())) for uid, some in unread.items()}
             await self._mark_here(user, come, "read", now, marked)
 
     async def _there(self, user: str, uids: Sequence[str]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:

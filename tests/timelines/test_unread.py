@@ -26,7 +26,7 @@ from microsub.timelines.sync.arrivals import arrivals_in
 from microsub.timelines.views import ReaderViews
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.redis_wrappers import Between, Killing, Wrapped, killed_anywhere
+from tests.support.redis_wrappers import Between, Killing, Wrapped, killed_anywhere, once
 from tests.support.servers import calls, full
 from tests.support.timelines import unread_of_layout_12
 from tests.support.waiting import wait_until
@@ -580,3 +580,18 @@ async def test_posts_marked_unread_meanwhile_stay_so(world: OneReader) -> None:
     assert await between.timelines.mark_all_read(ANN, "global", NOW) == 4
     found = await read_where(world.redis)
     assert (found["home"], found["hidden work"], found[SAVED]) == (["1"], ["2"], ["1"])
+
+
+async def test_posts_that_come_into_a_new_channel_meanwhile_are_read_there(world: OneReader) -> None:
+    """The channel was created, and has got a post from another one, since all channels were listed."""
+    await in_all(world)
+
+    async def come() -> None:
+        await world.channels.create(ANN, "New", NOW, "new")
+        await world.redis.command("ZADD", keys.posts(ANN, "new"), 2.0, "2", 9.0, "9")
+        await world.redis.command("SADD", keys.unread(ANN, "new"), "2", "9")
+
+    between = OneReader(Between(world.redis, once("timeline_mark", come)))
+    between.items = world.items
+    assert await between.timelines.mark_all_read(ANN, "global", NOW) == 4
+    assert await world.ids("new", view="unread") == ["9"]
