@@ -140,6 +140,7 @@ class Templates:
             ),
             translated=lambda text: self.translated(text, language),
             sentence=sentence,
+            playing_time=playing_time,
         )
         return made
 
@@ -188,6 +189,12 @@ def _time_element(seconds: float, form: str, text: str, exact: str = "") -> Mark
     time = f"{datetime.fromtimestamp(int(seconds), UTC):{form}}"
     title = Markup(' title="{}" data-age').format(exact) if exact else ""
     return Markup('<time datetime="{}"{}>{}</time>').format(time, title, text)
+
+
+def playing_time(seconds: float) -> str:
+    """A place in a recording, as players show it: `1:06`, or `1:02:03` after the first hour."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
 def figure(number: float) -> str:

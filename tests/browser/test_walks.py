@@ -414,13 +414,31 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
     async with tab(browser) as there:
         page = await server.sign_in(there, "walker", "/channel/home")
         assert await page.evaluate(f"{BAR}.paused")
-        assert 70 <= int(await page.get_attribute("#listening audio", "data-at") or 0) < 95
+        at = int(await page.get_attribute("#listening audio", "data-at") or 0)
+        assert 70 <= at < 95
+        said = page.locator("#listening").get_by_text(f"from {at // 60}:{at % 60:02}")
+        assert await said.is_visible()
         await page.evaluate(f"{BAR}.play()")
         await page.wait_for_function(f"() => {BAR}.currentTime > 70")
+        assert not await said.is_visible()
         await page.evaluate(f"{BAR}.currentTime = {SECONDS - 1}")
         await page.wait_for_function("() => !document.getElementById('listening')")
         await page.reload()
         assert await page.locator("#listening").count() == 0
+
+
+async def test_one_player_sounds_at_a_time(browser: Browser, server: Server) -> None:
+    """The bar is silent while the post's own player plays, and the other way round; no second is lost."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "presser", "/channel/sounds?show=all")
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Audio").click()
+        await page.get_by_role("button", name="Play while reading on").click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        await page.evaluate(f"{PLAYER}.play()")
+        await page.wait_for_function(f"() => {BAR}.paused && !{PLAYER}.paused")
+        await page.evaluate(f"{BAR}.play()")
+        await page.wait_for_function(f"() => {PLAYER}.paused && !{BAR}.paused")
 
 
 async def test_episodes_are_removed_one_after_the_other(browser: Browser, server: Server) -> None:

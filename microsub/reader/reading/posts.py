@@ -31,6 +31,7 @@ from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of,
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import Images
 from microsub.timelines import OwnNames
+from microsub.web.pages import playing_time
 from microsub.web.visit import PageVisit
 
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
@@ -284,7 +285,7 @@ def _notice_in(entry: Entry, said: Callable[[str], str]) -> Entry:
 def chapter_views(chapters: Iterable[PodcastChapter]) -> list[ChapterView]:
     """Chapters as pages show them."""
     shown = ((one, without_credentials(web(one.url))) for one in chapters)
-    return [ChapterView(one.start, _clock(one.start), one.title or "", url) for one, url in shown]
+    return [ChapterView(one.start, playing_time(one.start), one.title or "", url) for one, url in shown]
 
 
 def web(url: str | None) -> str:
@@ -333,11 +334,6 @@ def _first_picture(entry: Entry) -> str:
 
 def _described(entry: Entry, url: str) -> str:
     return next((one.title for one in entry.enclosure if one.url == url and one.title), "")
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
 def _files(entry: Entry) -> Iterator[FileView]:

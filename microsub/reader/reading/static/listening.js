@@ -40,6 +40,7 @@ function prepare(starts) {
   at = Math.floor(from);
   audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
   showSpeed();
+  audio.addEventListener("play", () => bar().querySelector("small")?.remove(), { once: true });
   audio.addEventListener("timeupdate", () => {
     if (!audio.paused && performance.now() - told > EVERY) {
       tell();
@@ -136,6 +137,9 @@ export function prepareListening() {
       showSpeed();
     }
   });
+  document.addEventListener("play", ({ target }) => { // one plays at a time, the bar or a post's own player
+    document.querySelectorAll("audio, video").forEach((one) => one !== target && one.pause());
+  }, true);
   addEventListener("pagehide", () => {
     if (sound()) {
       remember();
