@@ -23,6 +23,7 @@ from microsub.base.errors import (
     Unauthorized,
 )
 from microsub.base.rate_limits import RateLimit, RateLimiter, network_of
+from microsub.base.texts import N_
 from microsub.model.reader import NATIVE_APP, Channel, Credential, Grant
 from microsub.redis.foresight import Foresight
 from microsub.timelines import ReaderViews
@@ -83,6 +84,9 @@ _LATER: list[Header] = [(b"retry-after", b"60")]
 _TEXT: list[Header] = [*PLAIN, *CORS]
 _JSON: list[Header] = [(b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-store"), *CORS]
 _TOKEN_LENGTH = 57
+_FOR_APPS = N_(
+    "This address is for apps. Enter it in an app, with your name and an app password, which you create at {address}."
+)
 _CONTENTS = "stream/items/contents"
 """Liferea 1.14 sends no header with it, but the value of `Auth` as `T` in the form, and the same ids with each sync."""
 OK = HttpReply(b"OK", _TEXT)
@@ -142,7 +146,10 @@ def text_reply(text: str) -> HttpReply:
 
 
 class NativeEndpoint(HttpEndpoint):
-    """Answers every request to `PATHS`. `table` has the requests of users by the name after `reader/api/0/`."""
+    """Answers every request to `PATHS`. `table` has the requests of users by the name after `reader/api/0/`.
+
+    `told` gives a text in a language, with the address of the account page.
+    """
 
     def __init__(
         self,
@@ -152,6 +159,7 @@ class NativeEndpoint(HttpEndpoint):
         requests: AppRequests,
         foresight: Foresight,
         *,
+        told: Callable[[str, str], str],
         clock: Callable[[], float],
     ) -> None:
         super().__init__()
@@ -161,6 +169,7 @@ class NativeEndpoint(HttpEndpoint):
         self._reading = reading
         self._requests = requests
         self._foresight = foresight
+        self._told = told
         self._clock = clock
         self._limiter = RateLimiter()
 
@@ -175,12 +184,14 @@ class NativeEndpoint(HttpEndpoint):
         return await self._routed(exchange, found["name"] or found["atom"])
 
     def failed(self, exchange: HttpExchange, error: Exception, failure: ErrorReply) -> HttpReply:
-        """One line of text; with 400 for a refused body, as of other servers of this API."""
+        """One line of text, in a browser for people; with 400 for a refused body, as of other servers of this API."""
         text = str(failure.content["error_description"])
         headers = [*_TEXT, *failure.headers]
         if isinstance(error, Unauthorized):
             headers = [*_TEXT, *_BAD_TOKEN, *(_LATER if isinstance(error, TooManyWrong) else ())]
             text = "Error=BadAuthentication" if exchange.action == _SIGN_IN else "Unauthorized"
+        elif isinstance(error, NotFound) and "text/html" in (header(exchange.scope, b"accept") or ""):
+            text = self._told(_FOR_APPS, preferred_language(header(exchange.scope, b"accept-language") or ""))
         status = 400 if isinstance(error, TooLarge) else failure.status
         return HttpReply(" ".join(text.split()).encode() + b"\n", headers, status)
 

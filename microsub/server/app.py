@@ -28,6 +28,7 @@ from microsub.api.timeline import TimelineActions
 from microsub.base.errors import StoreError
 from microsub.base.plaintext import shown
 from microsub.base.rate_limits import RateLimiter
+from microsub.base.texts import Sentence
 from microsub.feeds import Events, Feeds
 from microsub.formats.feed_links import FeedLink
 from microsub.greader.api import PATHS as NATIVE_PATHS
@@ -257,6 +258,10 @@ def _native_endpoint(parts: WebParts, site: PageSite) -> NativeEndpoint:
         parts.list_imports,
         parts.quotas,
     )
+
+    def told(text: str, language: str) -> str:
+        return translated(Sentence(text, address=base + account.ACCOUNT), language)
+
     return NativeEndpoint(
         {
             **NativeReading(redis, streams, contents, views).table(),
@@ -267,6 +272,7 @@ def _native_endpoint(parts: WebParts, site: PageSite) -> NativeEndpoint:
         views,
         requests,
         redis,
+        told=told,
         clock=parts.clock,
     )
 

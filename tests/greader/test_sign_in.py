@@ -187,6 +187,23 @@ async def test_an_address_joined_without_a_slash(server: World, app: NativeApp, 
     assert (await server.client.get(f"{ADDRESS}accounts/ClientLogin", params=given)).status_code == 200
 
 
+async def test_a_browser_is_told_what_the_address_is_for(server: World) -> None:
+    """With the address of the account page, in its language; apps get what they got."""
+    told = {
+        "en": "This address is for apps. Enter it in an app, with your name and an app password, which you create at "
+        f"{SITE}/account.\n",
+        "de": "Diese Adresse ist für Apps. Geben Sie sie in einer App ein, mit Ihrem Namen und einem App-Passwort, "
+        f"das Sie unter {SITE}/account erstellen.\n",
+    }
+    for path in (ADDRESS, f"{ADDRESS}/", "/greader"):
+        for language, text in told.items():
+            asked = {"Accept": "text/html,*/*;q=0.8", "Accept-Language": language}
+            reply = await server.client.get(path, headers=asked)
+            assert (reply.status_code, reply.text) == (404, text)
+            assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+        assert (await server.client.get(path)).text == "there is nothing at this address\n"
+
+
 async def test_unknown_names(server: World, app: NativeApp) -> None:
     """404 with one line of text, with and without a token."""
     reply = await app.get("nothing", 404)
