@@ -92,6 +92,29 @@ async def channel_of(page: Page, name: str) -> str:
     return await page.get_by_role("row", name=name).get_by_role("cell").nth(1).inner_text()
 
 
+async def test_the_table_of_feeds_fits(browser: Browser, many: ReadingServer) -> None:
+    """In German on a desk; on a phone, the first figures are in view."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/feed")
+        await here.context.set_extra_http_headers({"accept-language": "de"})
+        await page.reload()
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        long = "'The long and winding name of a weblog that nobody ever meant to read in a narrow column'"
+        await page.evaluate(
+            f"document.querySelectorAll('.feeds tbody th a').forEach((one) => one.textContent = {long})"
+        )
+        cell = page.locator(".feeds td:last-child").first
+        await cell.evaluate("cell => cell.textContent = 'Das ist eine Webseite ohne Beiträge, kein Feed.'")
+        assert await page.evaluate(
+            "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.table'))"
+        )
+        assert (await cell.bounding_box() or {})["height"] < 70
+        await page.set_viewport_size({"width": 390, "height": 844})
+        figure = await page.locator(".feeds td.figure").first.bounding_box()
+        assert figure is not None
+        assert figure["x"] + figure["width"] <= 390
+
+
 async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: ReadingServer) -> None:
     """In an unfolded channel, whose line of the feed is marked as the page's."""
     async with tab(browser) as here:

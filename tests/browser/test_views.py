@@ -784,8 +784,12 @@ async def test_all_keys_are_seen_at_once(browser: Browser, server: ReadingServer
     async with tab(browser) as here:
         page = await server.sign_in(here, "dan", "/channel/home")
         await page.set_viewport_size({"width": 1280, "height": 800})
-        await page.keyboard.press("?")
-        assert await page.evaluate("keys => keys.scrollHeight <= keys.clientHeight", await page.query_selector("#keys"))
+        for language in ("de", "en"):
+            await page.set_extra_http_headers({"accept-language": language})
+            await page.reload()
+            await page.keyboard.press("?")
+            dialog = await page.query_selector("#keys")
+            assert await page.evaluate("keys => keys.scrollHeight <= keys.clientHeight", dialog), language
         await expect(page.get_by_text("Swipe right in a list")).to_be_hidden()
 
 

@@ -197,7 +197,12 @@ async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server:
     """One sentence for each kind of failure."""
     feed = await feed_of(server)
     await server.feeds.update(feed, {"failures": "1", "last_error": error, "last_error_at": str(NOON)})
-    assert words in (await ann.get(f"/feed/{feed}/settings?channel=home")).tree.css_first(".trouble").text()
+    page = await ann.get(f"/feed/{feed}/settings?channel=home")
+    assert words in page.tree.css_first(".trouble").text()
+    assert bool(page.tree.css(".trouble [href='#sign-in']")) == (
+        "password" in words and bool(page.tree.css("#sign-in"))
+    )
+    assert bool(page.tree.css("#sign-in"))
 
 
 async def test_how_a_feed_is_asked_for(ann: ReadingVisitor, server: World) -> None:

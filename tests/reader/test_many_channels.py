@@ -82,6 +82,8 @@ async def test_all_channels_are_on_a_page_of_their_own(ann: ReadingVisitor) -> N
     assert found(named) == ["c7"]
     assert [link.attributes["data-channel"] for link in named.tree.css("[autofocus]")] == ["c7"]
     assert found(await ann.get("/channel?q=nothing")) == []
+    assert (await ann.get("/channel?q=GRÖSSE %26&open=yes")).location.startswith("/channel/")
+    assert found(await ann.get("/channel?q=C&open=yes")) == found(await ann.get("/channel?q=C"))
 
 
 async def test_more_than_a_page_of_channels_is_in_parts(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:

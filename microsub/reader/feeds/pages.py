@@ -182,7 +182,8 @@ class FeedPages:
             about=record.description or "",
             photo=(await self._pictures(visit))(record.icon or ""),
             condition=FeedCondition.of(record, visit.now),
-            advice=advice_on(record),
+            advice=(advice := advice_on(record)),
+            is_locked=advice in _LOCKED,
             most_headers=MOST_HEADERS,
             is_polled=bool(record.poll_host) and not record.gone,
             requests=RequestSettings.of(record) if may and record.poll_host else None,
@@ -480,6 +481,8 @@ _BY_REASON = {
 
 
 _REFUSED = N_("The user name and the password, or the headers, were refused. Give them in its settings again.")
+_LOCKED = frozenset({_BY_STATUS["401"], _BY_REASON["sign_in"], _REFUSED})
+"""Advice that is followed in the form for the sign-in of a feed."""
 
 
 def advice_on(record: FeedRecord) -> str:

@@ -286,10 +286,12 @@ def _pages_around(place: TimelinePlace, paging: Mapping[str, str], *, full: bool
 
 
 async def _find(reader: ReaderSite, visit: PageVisit) -> Response:
-    """All channels, or those whose names contain the words."""
+    """All channels, or those whose names contain the words; a form asks to `open` the only one."""
     await reader.user(visit)
     channels, words = await reader.links(visit), visit.query.get("q", "").strip()
     listed = ListPart.of(channels.named(words), visit.query.get("from", ""), MOST_FOUND)
+    if words and listed.count == 1 and "open" in visit.query:
+        return visit.go(TimelinePlace.of(listed.shown[0].uid, {}).start)
     return visit.page("find.html", words=words, listed=listed, channels=channels)
 
 
