@@ -369,7 +369,7 @@ async def test_a_401_asks_for_name_and_password(ann: ReadingVisitor, monkeypatch
 async def test_admins_learn_how_a_private_address_is_allowed(
     ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other readers can't change the setting, and don't see its name."""
+    """By the setting with a value; other readers can't change it, and don't see its name."""
 
     async def private(request: FetchRequest) -> FetchFailed:
         return FetchFailed(request.url, "private", "127.0.0.1 isn't a public address")
@@ -379,4 +379,4 @@ async def test_admins_learn_how_a_private_address_is_allowed(
     assert "isn't a public address" in (page := await ann.get(address)).text
     assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" not in page.text
     await ann.server.accounts.set_admin("ann", True)
-    assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in (await ann.get(address)).text
+    assert "MICROSUB_ALLOW_PRIVATE_NETWORKS=127.0.0.0/8" in (await ann.get(address)).text
