@@ -72,6 +72,7 @@ async def test_each_feed_of_an_import_says_what_became_of_it(ann: ReadingVisitor
     page = await over(ann)
     assert "3 haven’t been read yet" in page.text
     assert "data-waiting" in page.response.text
+    assert "The posts arrive within a few minutes." in page.text
     assert "1 feed that you already followed" in page.text
     assert "Four https://four.example/feed" in page.text
     feeds = ann.server.feeds
@@ -97,6 +98,7 @@ async def test_each_feed_of_an_import_says_what_became_of_it(ann: ReadingVisitor
     [gone, _] = [" ".join(row.text().split()) for row in page.tree.css("#brought li")]
     assert gone.startswith("Three Its publisher has ended it. Try again")
     assert "data-waiting" not in page.response.text
+    assert "within a few minutes" not in page.text
 
 
 async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
