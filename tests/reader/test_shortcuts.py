@@ -40,6 +40,22 @@ async def test_the_table_of_keys_shows_chosen_ones(ann: ReadingVisitor) -> None:
     assert await keys_of(ann) == usual
 
 
+async def test_fields_have_group_headings(ann: ReadingVisitor) -> None:
+    """Each action in one group, in the order of the table, and no group is left out."""
+    page = await ann.get(PAGE)
+    groups = page.tree.css("section[aria-labelledby]:has(.own-keys)")
+    names = [str(one.css_first("h2").text()) for one in groups]
+    assert names == ["Read posts", "Mark and save", "Lists and channels", "Go to pages"]
+    fields = [[one.attributes["name"] for one in group.css(".own-keys input")] for group in groups]
+    assert [name for group in fields for name in group] == list(SHORTCUTS)
+    assert [(group[0], group[-1]) for group in fields] == [
+        ("next", "answer"),
+        ("read", "undo"),
+        ("show", "previous-channel"),
+        ("home", "keys"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
