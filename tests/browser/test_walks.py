@@ -233,6 +233,30 @@ async def test_a_mention_is_received_and_taken_back(browser: Browser, server: Se
         await wait_until(gone)
 
 
+async def test_new_posts_come_into_a_list_that_was_read(browser: Browser, server: Server) -> None:
+    """Automatically, though it leads to the next channel with its number."""
+    target = server.feeds.url("/mine/again")
+
+    async def mention(path: str) -> None:
+        said = f"<p class=h-entry><a href='{target}'>you</a></p>".encode()
+        data = {"source": server.feeds.serve_document(path, said, "text/html"), "target": target}
+        async with httpx.AsyncClient() as client:
+            sent = await client.post(f"{server.url}/webmention/mentioned", data=data)
+        assert sent.status_code in {201, 202}, sent.text
+
+    await mention("/first")
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "mentioned", "/channel/notifications")
+        await page.locator(".post").first.wait_for()
+        async with page.expect_response("**/marks/all"):
+            await page.get_by_role("button", name="Mark all as read").click()
+        await page.goto(f"{server.url}/channel/notifications")
+        await page.get_by_text("You have read everything.").wait_for()
+        await page.get_by_role("link", name="Next: Home").wait_for()
+        await mention("/second")
+        await page.locator(".post").wait_for()
+
+
 async def _names(page: Page) -> list[str]:
     return await page.locator("[data-order] a").all_inner_texts()
 

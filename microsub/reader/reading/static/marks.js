@@ -25,13 +25,12 @@ export function showTotal() {
 
 /** Show the unread count of each channel. */
 export function showCounts(unread) {
-  for (const link of document.querySelectorAll("[data-channel] .count")) {
-    const count = unread[link.closest("[data-channel]").dataset.channel];
+  for (const shown of document.querySelectorAll("[data-channel] [data-count]")) {
+    const count = unread[shown.closest("[data-channel]").dataset.channel];
     if (count !== undefined) {
-      const shown = link.querySelector("[data-count]");
       shown.dataset.count = count;
       shown.textContent = String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f"); // as the server writes it
-      link.hidden = count === 0;
+      shown.closest(".count").hidden = count === 0;
     }
   }
   showTotal();
