@@ -24,11 +24,7 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
         "press .post:focus-within [data-its-feed], .post.whole [data-its-feed]",
         N_("only the posts of the post’s feed"),
     ),
-    "full-text": (
-        "d",
-        "press .post:focus-within [data-full-text], .post.whole [data-full-text]",
-        N_("full text, or the text of the feed"),
-    ),
+    "full-text": ("d", "fullText", N_("full text, or the text of the feed")),
     "play": ("P", "play", N_("play the episode, or pause")),
     "list": ("1", "press .looks [value=list]", N_("show posts as a list")),
     "cards": ("2", "press .looks [value=cards]", N_("show posts as cards")),

@@ -185,11 +185,13 @@ async def test_reading_with_only_the_keyboard(browser: Browser, library: Library
         assert await focused(page) == "Post 42"
         await press("PageUp")
         await press("t")
+        await page.get_by_text("2 posts marked as read.").wait_for()
         await settled(page, COUNT - 3)
         assert await focused(page) == "Post 43"
         await press("z")
         await settled(page, COUNT - 1)
         await press("A")
+        await page.get_by_text("posts marked as read in Home.").wait_for()
         await settled(page, 0)
         await press("z")
         await settled(page, COUNT - 1)
@@ -588,7 +590,7 @@ async def test_one_of_many_channels_is_found(browser: Browser, library: Library)
         page = await library.sign_in(here, "many")
         names = page.locator("#channels li .name")
         assert await names.all_inner_texts() == ["All", "Saved", "Notifications", "Home"]
-        field = page.locator("#find input")
+        field = page.locator("#find [type=search]")
         await field.press_sequentially("l 11")
         await page.get_by_text("11 channels", exact=True).wait_for()
         assert (await names.all_inner_texts())[:2] == ["Channel 11", "Channel 110"]
@@ -604,7 +606,7 @@ async def test_one_of_many_channels_is_found(browser: Browser, library: Library)
         await bare.close()
     async with window(browser, scripts=False) as plain:
         page = await library.sign_in(plain, "many")
-        await page.locator("#find input").fill("119")
-        await page.locator("#find input").press("Enter")
+        await page.locator("#find [type=search]").fill("119")
+        await page.locator("#find [type=search]").press("Enter")
         await page.get_by_role("link", name="Channel 119", exact=True).click()
         assert page.url == f"{library.url}/channel/c119"

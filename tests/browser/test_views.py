@@ -710,6 +710,11 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
         await page.locator(f"#{left}[aria-busy=false]").wait_for()
         await expect(post).to_be_focused()
         await expect(page.locator(f"#{left}")).not_to_contain_text("All of it.")
+        await here.keys("o", "d")  # of a closed one, too
+        await expect(post).to_contain_text("All of it.")
+        await post.evaluate("post => post.querySelector('[data-full-text]').remove()")
+        await page.keyboard.press("d")
+        await page.get_by_text("No other text of this post can be fetched.").wait_for()
         assert page.url == address
 
 

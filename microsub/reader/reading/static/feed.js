@@ -2,7 +2,7 @@
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { article, canLeave, change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
 import { feedHere, turnTo } from "./news.js";
-import { changeText, fetchAhead, pageDown, pageOf, rememberList, showWhole, visitedPost } from "./post.js";
+import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
@@ -102,7 +102,17 @@ function close(post) {
 
 let opening = null; // the post that was opened last, perhaps still being fetched
 
-async function open(post, block = "nearest") {
+let underway = null; // the opening of that post, for what waits for it
+
+/** Open or close a post; a second time while it is fetched waits for it. */
+function open(post, block = "nearest") {
+  if (post.ariaBusy !== "true" || kept.has(post)) {
+    underway = openOrClose(post, block);
+  }
+  return underway;
+}
+
+async function openOrClose(post, block) {
   const [body, link] = [post.querySelector("[data-body]"), post.querySelector("[data-open]")];
   if (body.dataset.cut !== undefined) {
     close(post);
@@ -112,9 +122,6 @@ async function open(post, block = "nearest") {
   }
   if (body.querySelector(".more") || post.matches(".row")) {
     const whole = kept.get(post);
-    if (post.ariaBusy === "true" && !whole) {
-      return;
-    }
     opening = post;
     let page = null;
     if (!whole) {
@@ -381,6 +388,14 @@ export const atPosts = {
   },
   on: readOn,
   open: () => current() && open(current()),
+  fullText: async () => {
+    const post = current();
+    if (post?.matches(".row:not(.is-open)")) {
+      go(post);
+      await open(post);
+    }
+    showFullText(post);
+  },
   original: () => {
     const link = current() && current().querySelector("[data-original]");
     if (link) {

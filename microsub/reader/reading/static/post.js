@@ -59,9 +59,20 @@ export const atPost = {
     sessionStorage.setItem("returning", "yes");
     location.assign(list.path || document.querySelector(".back a").href);
   },
+  fullText: () => showFullText(post),
   above: () => {},
   open: () => {},
 };
+
+/** Press what shows the full text of a post, or the text of its feed; say so if there is neither. */
+export function showFullText(one) {
+  const control = one?.querySelector("[data-full-text]");
+  if (control) {
+    control.click();
+  } else if (one) {
+    say(document.getElementById("channels").dataset.textless);
+  }
+}
 
 /** A horizontal swipe opens the next or previous post, unless it scrolls a wide element. */
 function prepareTurning() {
