@@ -488,7 +488,7 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
     """The list stays; an episode added to the queue on its post's page is confirmed."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/sounds?show=all")
-        await page.get_by_role("button", name="Play").click()
+        await page.get_by_role("button", name="Play", exact=True).click()
         await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
         assert page.url == f"{server.url}/channel/sounds?show=all"
         assert await page.evaluate("document.activeElement.tagName") == "BUTTON"
