@@ -463,6 +463,8 @@ async def test_one_player_sounds_at_a_time(browser: Browser, server: Server) -> 
         await page.wait_for_function(f"() => {BAR}.paused && !{PLAYER}.paused")
         await page.evaluate(f"{BAR}.play()")
         await page.wait_for_function(f"() => {PLAYER}.paused && !{BAR}.paused")
+        await page.get_by_role("button", name="Close the player").click()
+        await page.wait_for_function("() => !document.getElementById('listening')")
 
 
 async def test_episodes_are_removed_one_after_the_other(browser: Browser, server: Server) -> None:
@@ -521,6 +523,27 @@ async def test_an_episode_has_its_star_where_other_posts_have_it(browser: Browse
             assert await page.locator(".post [data-act=save]").evaluate_all(right) == 1
             height = "posts => new Set(posts.map((post) => post.getBoundingClientRect().height)).size"
             assert await page.locator(".post:not(:first-child)").evaluate_all(height) == 1
+
+
+async def test_an_episode_plays_from_the_actions_of_its_page(browser: Browser, server: Server) -> None:
+    """They are in view on a phone however long its text is, with scripts and without."""
+    for scripts in (True, False):
+        async with tab(browser, scripts=scripts) as here:
+            page = await server.sign_in(here, "quiet", "/channel/sounds?show=all")
+            await page.set_viewport_size({"width": 390, "height": 400})
+            async with page.expect_event("load"):
+                await page.get_by_role("link", name="Audio").click()
+            play = page.locator(".post.whole .acts").get_by_role("button", name="Play", exact=True)
+            place = await play.bounding_box()
+            assert place is not None
+            assert 300 < place["y"] < 400
+            assert place["height"] >= 24
+            await play.click()
+            await page.locator("#listening").wait_for()
+            if scripts:
+                await page.wait_for_function(f"() => {BAR}.currentTime > 0 && !{BAR}.paused")
+            async with page.expect_response("**/listening"):
+                await page.get_by_role("button", name="Close the player").click()
 
 
 async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, server: Server) -> None:
