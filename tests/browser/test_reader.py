@@ -191,7 +191,7 @@ async def test_reading_with_only_the_keyboard(browser: Browser, library: Library
         await press("z")
         await settled(page, COUNT - 1)
         await press("A")
-        await page.get_by_text("posts marked as read in Home.").wait_for()
+        await page.get_by_text("44 posts marked as read in All.").wait_for()
         await settled(page, 0)
         await press("z")
         await settled(page, COUNT - 1)
