@@ -32,10 +32,10 @@ READ_EVERYWHERE = "read_everywhere"
 """The user's setting: `yes` or `no`."""
 
 _AT_ONCE = 8
-"""Channels that are marked in one round trip; more would delay others by more than a few milliseconds."""
+"""Calls of one round trip that marks; more would delay others by more than a few milliseconds."""
 
 _OF_MANY = 500
-"""Items of one call while many are marked."""
+"""Items of one call while many are marked; for one channel it takes up to a thousand."""
 
 
 class ReadState:
@@ -170,13 +170,11 @@ class ReadState:
         for uid, some in found.items():
             ordered = await asyncio.to_thread(_in_order, some) if len(some) > _OF_MANY else [*some]
             parts += ((uid, part) for part in batches(ordered, _OF_MANY))
-        while parts:
-            turn, parts = parts[:_AT_ONCE], parts[_AT_ONCE:]
+        for turn in batches(parts, _AT_ONCE):
             calls = [_marking(user, uid, f"{state} here", now, *part) for uid, part in turn]
-            for (uid, part), reply in zip(turn, await self._redis.scripts(calls), strict=True):
+            for reply in await self._redis.scripts(calls):
                 if reply != -1:
                     marked.note(reply)
-                    parts += [(uid, one) for one in batches(part[reply[1] :], reply[1])]
 
     async def mark_before(self, user: str, uid: str, item: str, now: float) -> set[str]:
         """Mark an item and all older ones as read, as `mark_until` does; returns the ids that changed anywhere."""
@@ -260,12 +258,12 @@ class ReadState:
     async def _from(self, user: str, listed: Mapping[str, Collection[str]], first: Cursor) -> dict[str, set[str]]:
         """Those items of each channel that aren't newer than the place."""
         parts = [(uid, part) for uid, ids in listed.items() for part in batches([*ids])]
-        found = {uid: set[str]() for uid in listed}
+        found, place = {uid: set[str]() for uid in listed}, (float(first.score), first.item)
         for some in batches(parts, _AT_ONCE * _AT_ONCE):
             looks = [("ZMSCORE", keys.posts(user, uid), *part) for uid, part in some]
             for (uid, part), scores in zip(some, await self._redis.pipeline(looks), strict=True):
-                there = (Cursor(text(at), id_) for id_, at in zip(part, scores, strict=True) if at is not None)
-                found[uid].update(one.item for one in there if not _is_before(one, first))
+                there = zip(part, scores, strict=True)
+                found[uid].update(one for one, at in there if at is not None and (float(at), one) <= place)
         return found
 
     async def _mark_until(
@@ -350,12 +348,6 @@ def _in_order(ids: Iterable[str]) -> list[str]:
     """
     parts = batches(sorted(ids, key=int, reverse=True), PIECES * _OF_MANY)
     return [one for part in parts for one in sorted(part, key=lambda item: int(item) % PIECES)]
-
-
-def _is_before(one: Cursor, place: Cursor) -> bool:
-    """Whether the item is newer than the place, in the order of timelines."""
-    here, there = float(one.score), float(place.score)
-    return here > there or (here == there and one.item > place.item)
 
 
 def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:

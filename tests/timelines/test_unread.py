@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Literal
 from unittest.mock import Mock
 
 import pytest
 
-from microsub.base.errors import StoreFull
-from microsub.model.reader import SAVED, Cursor, PageQuery, View
+from microsub.base.errors import StoreFull, StoreUnavailable
+from microsub.model.reader import GLOBAL, SAVED, Cursor, Duplicate, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.migrations import FIRST, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
 from microsub.redis.readings import reading_times
 from microsub.redis.replies import texts
 from microsub.redis.scripts import load
-from microsub.timelines import READ_EVERYWHERE, pages
+from microsub.timelines import READ_EVERYWHERE, pages, read_state
 from microsub.timelines.read_state import ReadState
 from microsub.timelines.repacking import GoneRepacking
 from microsub.timelines.sync.arrivals import arrivals_in
@@ -466,8 +466,7 @@ async def test_marking_many_items_in_all_channels(world: OneReader, layout: int)
             await unread_of_layout_12(world.redis, ANN, uid)
     await world.redis.command("ZADD", keys.hidden(ANN, "work"), 1, 5000, 1, 5001)
     ids = [str(one) for one in (*range(1, 2401), 5000, 9999)]
-    read_state = ReadState(world.redis, world.items)
-    changed = await read_state.mark(ANN, "global", ids, "read", NOW)
+    changed = await ReadState(world.redis, world.items).mark(ANN, "global", ids, "read", NOW)
     assert changed == {*map(str, range(1, 2400, 2)), "5000"}
     left = [str(one) for one in range(2401, size + 1, 2)]
     for uid in ("home", "work"):
@@ -526,31 +525,59 @@ async def read_where(redis: Redis) -> dict[str, list[str]]:
     return found
 
 
-async def test_a_repeated_mark_in_all_reads_all_copies(real_redis: Redis) -> None:
+@pytest.mark.parametrize("uid", [GLOBAL, "home"])
+async def test_a_repeated_mark_of_many_reads_all_copies(
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch, uid: str
+) -> None:
     """Wherever the process died: a channel that hides some posts was read before others hid or had saved its own."""
+    monkeypatch.setattr(read_state, "BATCH", 1)
+    monkeypatch.setattr(read_state, "_AT_ONCE", 1)
     killing = Killing(real_redis)
     world = OneReader(killing)
 
     async def mark() -> None:
-        await world.timelines.mark_all_read(ANN, "global", NOW)
+        await world.timelines.mark_all_read(ANN, uid, NOW)
 
     await killed_anywhere(killing, lambda: in_all(world), mark, lambda: read_where(real_redis))
     nothing: dict[str, list[str]] = {"home": [], "work": [], SAVED: [], "hidden saved": []}
-    assert await read_where(real_redis) == nothing | {"hidden home": ["3", "4"], "hidden work": ["1", "2"]}
+    if uid == GLOBAL:
+        assert await read_where(real_redis) == nothing | {"hidden home": ["3", "4"], "hidden work": ["1", "2"]}
+    else:
+        left = {"work": ["3", "4"], SAVED: ["3", "4"], "hidden home": [], "hidden work": ["1", "2"]}
+        assert await read_where(real_redis) == nothing | left
 
 
-@pytest.mark.parametrize("becomes", ["unread", "hidden"])
+@pytest.mark.parametrize("everywhere", ["yes", "no"])
+async def test_a_mark_in_all_leaves_newer_posts(world: OneReader, everywhere: str) -> None:
+    """Also those of the same second, and posts that have left since they were listed stay away."""
+    await in_all(world)
+    await world.accounts.set_settings(ANN, {READ_EVERYWHERE: everywhere})
+    await world.redis.command("ZADD", keys.posts(ANN, "home"), 3.0, "5", 3.0, "2", 4.0, "6")
+    await world.redis.command("SADD", keys.unread(ANN, "home"), "5", "6")
+
+    async def leave() -> None:
+        assert await world.timelines.remove(ANN, "home", ["1"], NOW) == 1
+
+    before = once("ZMSCORE", leave)
+    marked = await ReadState(Between(world.redis, before), world.items).mark_until(ANN, GLOBAL, "3", NOW)
+    assert marked["home"] == ({"2", "3"} if everywhere == "yes" else {"2"})
+    assert await world.ids("home", view="unread") == ["6", "5"]
+    assert await world.ids("work", view="unread") == ["4"]
+
+
+@pytest.mark.parametrize("becomes", ["unread", "hidden", "duplicate"])
 async def test_posts_that_come_meanwhile_are_read_everywhere(world: OneReader, becomes: str) -> None:
     """If one channel had a post when it was marked, and another one has got it since its turn; others stay unread."""
     await in_all(world)
     await world.redis.command("DEL", keys.posts(ANN, "work"), keys.unread(ANN, "work"), keys.hidden(ANN, "work"))
+    came = "12" if becomes == "duplicate" else "2"
+    world.items.know("2", item(12, duplicates=(Duplicate("2", "1"),)))
 
     async def come() -> None:
-        await world.redis.command(
-            "ZADD", getattr(keys, "hidden" if becomes == "hidden" else "posts")(ANN, "work"), 2.0, "2", 9.0, "9"
-        )
-        if becomes == "unread":
-            await world.redis.command("SADD", keys.unread(ANN, "work"), "2", "9")
+        shows = keys.hidden if becomes == "hidden" else keys.posts
+        await world.redis.command("ZADD", shows(ANN, "work"), 2.0, came, 9.0, "9")
+        if becomes != "hidden":
+            await world.redis.command("SADD", keys.unread(ANN, "work"), came, "9")
 
     marks = 0
 
@@ -560,26 +587,28 @@ async def test_posts_that_come_meanwhile_are_read_everywhere(world: OneReader, b
         if name == "timeline_mark" and marks == 2:  # after `home` was listed
             await come()
 
-    between = OneReader(Between(world.redis, before))
-    between.items = world.items
-    assert await between.timelines.mark_all_read(ANN, "global", NOW) == 2
+    between = ReadState(Between(world.redis, before), world.items)
+    assert await between.mark_all(ANN, GLOBAL, NOW) == {"1", "2", came}
     found = await read_where(world.redis)
-    assert (found["work"], found["hidden work"]) == ((["9"], []) if becomes == "unread" else ([], ["2"]))
+    assert (found["work"], found["hidden work"]) == (([], ["2"]) if becomes == "hidden" else (["9"], []))
 
 
 async def test_posts_marked_unread_meanwhile_stay_so(world: OneReader) -> None:
     """The last step looks for posts that came in, and leaves those that are unread in all channels."""
     await in_all(world)
+    await world.channels.create(ANN, "Later", NOW, "later")
 
     async def before(name: str, args: Any) -> None:
         if name == "unread_list" and await world.redis.command("SCARD", keys.unread(ANN, "home")) == 0:
             await world.timelines.mark_unread(ANN, "home", ["1"], NOW)
+            await world.redis.command("ZADD", keys.posts(ANN, "later"), 1.0, "1")
+            await world.redis.command("SADD", keys.unread(ANN, "later"), "1")
 
-    between = OneReader(Between(world.redis, before))
-    between.items = world.items
-    assert await between.timelines.mark_all_read(ANN, "global", NOW) == 4
+    between = ReadState(Between(world.redis, before), world.items)
+    assert len(await between.mark_all(ANN, GLOBAL, NOW)) == 4
     found = await read_where(world.redis)
     assert (found["home"], found["hidden work"], found[SAVED]) == (["1"], ["2"], ["1"])
+    assert await world.ids("later", view="unread") == ["1"]
 
 
 async def test_posts_that_come_into_a_new_channel_meanwhile_are_read_there(world: OneReader) -> None:
@@ -591,7 +620,76 @@ async def test_posts_that_come_into_a_new_channel_meanwhile_are_read_there(world
         await world.redis.command("ZADD", keys.posts(ANN, "new"), 2.0, "2", 9.0, "9")
         await world.redis.command("SADD", keys.unread(ANN, "new"), "2", "9")
 
-    between = OneReader(Between(world.redis, once("timeline_mark", come)))
-    between.items = world.items
-    assert await between.timelines.mark_all_read(ANN, "global", NOW) == 4
+    between = ReadState(Between(world.redis, once("timeline_mark", come)), world.items)
+    assert len(await between.mark_all(ANN, GLOBAL, NOW)) == 4
     assert await world.ids("new", view="unread") == ["9"]
+
+
+@pytest.mark.parametrize("everywhere", ["yes", "no"])
+async def test_a_channel_that_is_removed_meanwhile_is_skipped(world: OneReader, everywhere: str) -> None:
+    """The others are marked."""
+    await in_all(world)
+    await world.accounts.set_settings(ANN, {READ_EVERYWHERE: everywhere})
+
+    async def remove() -> None:
+        await world.channels.disable(ANN, "work", NOW)
+
+    between = ReadState(Between(world.redis, once("timeline_mark", remove)), world.items)
+    assert await between.mark_all(ANN, GLOBAL, NOW) == ({*"1234"} if everywhere == "yes" else {"1", "2"})
+    found = await read_where(world.redis)
+    assert (found["home"], found["work"]) == ([], ["3", "4"])
+    assert (found[SAVED], found["hidden home"]) == (([], ["3", "4"]) if everywhere == "yes" else ([*"1234"], []))
+
+
+async def many_copies(world: OneReader, state: str) -> list[str]:
+    """1,001 posts in `home`, all read or all unread, as the copies of every fiftieth in `work` are; their ids.
+
+    `work` hides one of them, and has two further posts that are the same, also as the last one, which is elsewhere.
+    """
+    await world.accounts.set_settings(ANN, {READ_EVERYWHERE: "yes"})
+    numbers, is_read = range(1, 1002), state == "read"
+    copies = [item(number + 5000, duplicates=(Duplicate(str(number), "1"),)) for number in numbers[::50]]
+    world.items.know("1", *map(item, numbers))
+    world.items.know(
+        "2", *copies, item(9001), *(item(one, duplicates=(Duplicate("9001", "2"),)) for one in (9002, 9003))
+    )
+    await world.redis.command("ZADD", keys.hidden(ANN, "work"), 1.0, "7")
+    await fill(world.redis, "home", len(numbers), () if is_read else numbers)
+    for one in (*(copy.id for copy in copies), "9001", "9002"):
+        await world.redis.command("ZADD", keys.posts(ANN, "work"), 1.0, one)
+        where = ("ZADD", keys.read(ANN, "work"), 1.5) if is_read else ("SADD", keys.unread(ANN, "work"))
+        await world.redis.command(*where, one)
+    if is_read:
+        await world.redis.command("ZADD", keys.hidden_read(ANN, "work"), 1.5, "7")
+    return [*map(str, numbers), "9003"]
+
+
+@pytest.mark.parametrize(("before", "after", "left"), [("read", "unread", 21), ("unread", "read", 2)])
+async def test_many_named_items_take_their_duplicates_along(
+    world: OneReader, before: str, after: Literal["read", "unread"], left: int
+) -> None:
+    """In all channels, in both directions, also where they are muted; other duplicates stay as they are."""
+    ids = await many_copies(world, before)
+    marked = await ReadState(world.redis, world.items).mark_by_channel(ANN, GLOBAL, ids, after, NOW)
+    assert {uid: len(some) for uid, some in marked.items()} == {"home": 1001, "work": 22}
+    assert await world.unread("work") == left
+    assert await world.unread("home") == (0 if after == "read" else 1001)
+
+
+async def test_many_marks_are_made_while_some_posts_cannot_be_read(
+    world: OneReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The duplicates that were found before are marked too."""
+    ids = await many_copies(world, "read")
+    duplicates, asked = world.items.duplicates, 0
+
+    async def failing(_part: Sequence[str]) -> dict[str, set[str]]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise StoreUnavailable("a master is away")
+        return await duplicates([str(number) for number in range(1, 500)])
+
+    monkeypatch.setattr(world.items, "duplicates", failing)
+    marked = await ReadState(world.redis, world.items).mark_by_channel(ANN, GLOBAL, ids, "unread", NOW)
+    assert {uid: len(some) for uid, some in marked.items()} == {"home": 1001, "work": 11}
