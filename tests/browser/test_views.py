@@ -856,3 +856,6 @@ async def test_large_text_leaves_cards_and_pages_their_words(browser: Browser, s
             await page.goto(f"{server.url}{path}")
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert await page.locator(".ordered a").first.evaluate(width) > 195 / 2
+        await page.goto(f"{server.url}/settings")
+        word = page.get_by_role("heading", name="Einstellungen")
+        assert await word.evaluate("it => it.offsetHeight / parseFloat(getComputedStyle(it).lineHeight)") < 1.5
