@@ -265,9 +265,17 @@ async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) 
     """In a channel that is created for it; everything by keys."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "follower", "/follow")
-        await page.keyboard.insert_text(
-            server.feeds.serve_document("/pasted", rss(dated(3)))
-        )  # the field has the focus
+        address = server.feeds.serve_document("/pasted", rss(dated(3)))
+        await page.keyboard.insert_text(address)  # the field has the focus
+        async with page.expect_event("load"):
+            await page.keyboard.press("Enter")
+        await page.keyboard.press("Enter")  # follows the feed that was found
+        await page.get_by_text("You now follow").wait_for()
+        async with page.expect_event("load"):
+            await here.keys("Escape", "z")
+        assert await page.get_by_text("You now follow").count() == 0
+        await page.goto(server.url + "/follow")
+        await page.keyboard.insert_text(address)
         await page.keyboard.press("Enter")
         await page.get_by_role("link", name="Preview").first.click()
         await page.get_by_role("heading", name="Post 3").wait_for()

@@ -71,7 +71,7 @@ let came = null; // what had the focus before the field for a search
 
 const everywhere = {
   all: () => press("button[data-act=all]"),
-  undo: () => press("#done p:not([hidden]) button:not([hidden]), [role=status]:not(#done) button[name=undo]"),
+  undo: () => press("#done p:not([hidden]) button:not([hidden]), [role=status]:not(#done) :is([name=undo], [form=end])"),
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   nextChannel: () => turnTo(1),
