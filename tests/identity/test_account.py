@@ -459,9 +459,10 @@ async def test_the_last_way_to_sign_in_is_not_removed_silently(enrolled: World, 
     only = await passkey_of(enrolled, "bob")
     await with_passkey(ann, only)
     page = await ann.get(PAGE)
-    assert "a new link from the admin" not in page.text
+    assert "a new link from the admin" not in page.text + (await ann.get("/account")).text
     await ann.submit(page, f"{PAGE}/passkeys/remove", passkey=b64(only.id))
     assert "a new link from the admin" in (await ann.get(PAGE)).text
+    assert "a new link from the admin" in (await ann.get("/account")).text
 
 
 async def test_removing_a_passkey_ends_other_sessions(enrolled: World, ann: Visitor, other: Visitor) -> None:

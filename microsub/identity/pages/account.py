@@ -57,7 +57,7 @@ def routes(
     site: PageSite, local: LocalSignIn, provider: IndieAuthProvider, channels: AppChannels, *, has_search: bool
 ) -> list[Route]:
     """The routes of this module. `has_search`: this server has search."""
-    account = partial(_account, local.sessions, provider, channels, token_scopes(search=has_search))
+    account = partial(_account, local, provider, channels, token_scopes(search=has_search))
     credentials = partial(_credentials, local)
     changes: dict[str, LocalHandler] = {
         "/confirm": _confirm,
@@ -84,7 +84,7 @@ def routes(
 
 
 async def _account(
-    sessions: Sessions,
+    local: LocalSignIn,
     provider: IndieAuthProvider,
     channels: AppChannels,
     scopes: Sequence[ScopeText],
@@ -93,9 +93,10 @@ async def _account(
     session = visit.require_session()
     apps = await provider.apps(session.user)
     tokens, passwords = await provider.given_tokens(session.user)
+    is_hosted = has_hosted_profile(visit)
     return visit.page(
         "account.html",
-        sessions=await sessions.all(session.user),
+        sessions=await local.sessions.all(session.user),
         apps=apps,
         targets=await channels.names(session.user, apps),
         tokens=tokens,
@@ -103,7 +104,8 @@ async def _account(
         native=visit.base + NATIVE,
         posting=frozenset(POSTING_SCOPES),
         scopes=scopes,
-        is_hosted=has_hosted_profile(visit),
+        is_hosted=is_hosted,
+        needs_link=is_hosted and not any(await local.credentials.overview(session.user)),
         line=microsub_line(visit.base, session.user).html,
         endpoint=visit.base + ENDPOINT,
         done=DONE.get(visit.query.get("done", ""), ""),
