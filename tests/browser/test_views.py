@@ -769,6 +769,20 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
         await expect(page.locator(f"#post-{after}")).to_be_focused()
 
 
+async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: ReadingServer) -> None:
+    """On a desk, with the longer words of German, too."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        for language in ("en", "de"):
+            await page.set_extra_http_headers({"accept-language": language})
+            await page.reload()
+            name, tools = await page.locator("h1").bounding_box(), await page.locator(".looks").bounding_box()
+            assert name is not None
+            assert tools is not None
+            assert tools["y"] < name["y"] + name["height"], language
+
+
 async def test_open_posts_begin_at_one_height(browser: Browser, server: ReadingServer) -> None:
     """One after the other, by keys; the line before each stays in view."""
     async with tab(browser) as here:
