@@ -109,8 +109,8 @@ class ReadState:
     ) -> None:  # fmt: skip
         """Mark items in all channels, one channel after the other, and their duplicates.
 
-        In the channels by which they were `listed` they are marked last: a repetition finds only posts that are unread
-        there.
+        A repetition finds only those that are unread where they were `listed` by channel, or anywhere: so they are
+        marked last there.
         """
         uids, wanted = await channels_named(self._redis, user, GLOBAL), {*ids}
         everywhere = await self._redis.command("HGET", keys.user(user), READ_EVERYWHERE) == b"yes"
@@ -125,10 +125,11 @@ class ReadState:
         unread, hidden = await self._there(user, uids)
         known = set[str]().union(*unread.values(), *hidden.values())
         wanted &= known
+        last = dict.fromkeys(uids, wanted) if listed is None else listed
         if everywhere:
-            wanted |= await self._same_among(wanted, known - wanted)
+            wanted = wanted | await self._same_among(wanted, known - wanted)
         found = {uid: wanted & (unread[uid] | hidden[uid]) for uid in uids}
-        first = {uid: some.difference((listed or {}).get(uid, ())) for uid, some in found.items()}
+        first = {uid: some.difference(last.get(uid, ())) for uid, some in found.items()}
         await self._mark_here(user, first, "read", now, marked)
         await self._mark_here(user, {uid: some - first[uid] for uid, some in found.items()}, "read", now, marked)
         if everywhere:

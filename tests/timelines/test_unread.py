@@ -547,6 +547,31 @@ async def test_a_repeated_mark_of_many_reads_all_copies(
         assert await read_where(real_redis) == nothing | left
 
 
+async def test_a_repeated_mark_of_named_items_reads_their_duplicates(
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the process died: the duplicates of items that are read already aren't looked for."""
+    monkeypatch.setattr(read_state, "BATCH", 1)
+    monkeypatch.setattr(read_state, "_AT_ONCE", 1)
+    killing = Killing(real_redis)
+    world = OneReader(killing)
+
+    async def begin() -> None:
+        await world.begin()
+        await world.accounts.set_settings(ANN, {READ_EVERYWHERE: "yes"})
+        world.items.know("1", item(1), item(2))
+        world.items.know("2", *(item(one + 10, duplicates=(Duplicate(str(one), "1"),)) for one in (1, 2)))
+        for uid, ids in (("home", (1, 2)), ("work", (11, 12))):
+            await real_redis.command("ZADD", keys.posts(ANN, uid), *(part for one in ids for part in (one, one)))
+            await real_redis.command("SADD", keys.unread(ANN, uid), *ids)
+
+    async def mark() -> None:
+        await world.timelines.mark_read(ANN, GLOBAL, ["1", "2"], NOW)
+
+    await killed_anywhere(killing, begin, mark, lambda: read_where(real_redis))
+    assert not any((await read_where(real_redis)).values())
+
+
 @pytest.mark.parametrize("everywhere", ["yes", "no"])
 async def test_a_mark_in_all_leaves_newer_posts(world: OneReader, everywhere: str) -> None:
     """Also those of the same second, and posts that have left since they were listed stay away."""
