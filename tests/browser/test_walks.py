@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 
 from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -457,6 +457,30 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
         await page.wait_for_function("() => !document.getElementById('listening')")
         await page.reload()
         assert await page.locator("#listening").count() == 0
+
+
+async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, server: Server) -> None:
+    """At its position, of now or of an earlier visit; the player returns when the bar is closed."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "quiet", "/channel/sounds?show=all")
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Audio").click()
+        player = page.locator("[data-player]")
+        await player.evaluate("it => it.play()")
+        await page.wait_for_function(f"() => {PLAYER}.currentTime > 0")
+        await player.evaluate("it => (it.currentTime = 40)")
+        await page.wait_for_function(f"() => {PLAYER}.currentTime > 40")
+        for reloads in (False, True):
+            if reloads:
+                await player.evaluate("it => it.pause()")
+                await page.reload()
+            await page.get_by_role("button", name="Play while reading on").click()
+            await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+            assert await page.evaluate(f"{BAR}.currentTime") >= 40
+            await expect(player).to_be_hidden()
+            async with page.expect_response("**/listening"):
+                await page.get_by_role("button", name="Close the player").click()
+            await expect(player).to_be_visible()
 
 
 async def test_one_player_sounds_at_a_time(browser: Browser, server: Server) -> None:

@@ -29,24 +29,35 @@ function tell() {
   fetch(form.action, { method: "POST", body, headers, keepalive: true }).catch(() => {}); // the next report has it
 }
 
+/** The post's own player of the file in the bar, which is hidden: one is enough. */
+function twin() {
+  const file = sound()?.dataset.file;
+  const players = [...document.querySelectorAll("[data-player]")];
+  players.forEach((one) => (one.hidden = one.src === file));
+  return players.find((one) => one.hidden);
+}
+
 function prepare(starts) {
-  const audio = sound();
+  const [audio, own] = [sound(), twin()];
   if (!audio) {
     return;
   }
   const last = JSON.parse(sessionStorage.getItem("listening") || "{}");
   const plays = last.on && last.file === audio.dataset.file;
-  const from = (plays ? last.at : null) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
+  let from = (plays ? last.at : null) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
+  if (starts && own) { // it goes on where that one is, or was at an earlier visit
+    from = own.readyState ? own.currentTime : from || Number(own.dataset.from ?? 0);
+  }
   at = Math.floor(from);
   audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
   showSpeed();
-  audio.addEventListener("play", () => bar().querySelector("small")?.remove(), { once: true });
+  audio.addEventListener("play", () => bar()?.querySelector("small")?.remove(), { once: true });
   audio.addEventListener("timeupdate", () => {
     if (!audio.paused && performance.now() - told > EVERY) {
       tell();
     }
   });
-  audio.addEventListener("pause", () => audio.ended || tell());
+  audio.addEventListener("pause", () => audio.ended || audio !== sound() || tell()); // a removed one pauses, too
   audio.addEventListener("ended", () => change(bar().querySelector("form"), bar().querySelector("[data-next]"), true));
   if (starts || plays) {
     audio.play().catch(() => {}); // where a browser wants a press first, the bar has the button
@@ -76,6 +87,7 @@ async function change(form, button, plays) {
     return;
   }
   before?.remove();
+  twin();
   if (after) {
     document.body.append(after);
     prepare(plays);

@@ -31,6 +31,7 @@ function prepare(player) {
   const from = positions().get(player.src);
   const word = player.parentElement.querySelector("[data-goes-on]");
   if (from) {
+    player.dataset.from = from;
     word.textContent = word.dataset.goesOn.replace("{time}", clock(from));
     word.hidden = false;
     player.addEventListener("loadedmetadata", () => {
