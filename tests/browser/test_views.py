@@ -769,6 +769,23 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
         await expect(page.locator(f"#post-{after}")).to_be_focused()
 
 
+async def test_a_heading_names_a_feed_once(browser: Browser, server: ReadingServer) -> None:
+    """With headings for feeds; the key to the feed of a post works there, too."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/more?show=all")
+        await look(page, "List")
+        name = page.locator(".post .from > a").first
+        assert await name.is_visible()
+        await page.get_by_text("Order").click()
+        async with page.expect_navigation(wait_until="load"):
+            await page.get_by_role("button", name="Headings for feeds").click()
+        assert await page.locator(".group").count() == 1
+        assert not await name.is_visible()
+        async with page.expect_event("load"):
+            await here.keys("j", "F")
+        assert "/feed/" in page.url
+
+
 async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: ReadingServer) -> None:
     """On a desk, with the longer words of German, too."""
     async with tab(browser) as here:
