@@ -829,6 +829,20 @@ async def test_all_keys_are_seen_at_once(browser: Browser, server: ReadingServer
         await expect(page.get_by_text("Swipe right in a list")).to_be_hidden()
 
 
+async def test_a_touch_leaves_no_hover(browser: Browser, server: ReadingServer) -> None:
+    """Browsers there take the last place that was touched for the pointer's."""
+    context = await browser.new_context(has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844})
+    page = await server.sign_in(Tab(context, await context.new_page()), "gus", "/channel/more?show=all")
+    async with page.expect_event("load"):
+        await page.locator(".post h2 a").first.tap()
+    save = page.locator(".post.whole [data-act=save]")
+    await save.tap()
+    await page.get_by_text("Saved.").wait_for()
+    ground = "it => getComputedStyle(it).backgroundColor"
+    assert await save.evaluate(ground) == await page.locator(".post.whole [data-original]").evaluate(ground)
+    await context.close()
+
+
 async def test_a_field_takes_the_focus_only_beside_a_keyboard(browser: Browser, server: ReadingServer) -> None:
     """On a phone, the keyboard would cover what else the page offers."""
     for touch in (False, True):
