@@ -119,6 +119,20 @@ async def test_many_ids_in_many_channels_are_looked_at_in_small_steps(real_redis
     assert await left(real_redis, full, keys.posts) == len(full)
 
 
+@pytest.mark.parametrize("state", ["read", "unread"])
+async def test_some_ids_in_hundreds_of_channels_are_marked_as_many_are(real_redis: Redis, state: str) -> None:
+    """Looked for one by one in all channels, they would take eighty round trips."""
+    redis = CountingRedis(real_redis)
+    world, uids = await crowd(redis, 200)
+    await put(redis, uids, [9999], keys.posts)
+    await put(redis, ["home"], range(1, 401), keys.posts, *([keys.unread] if state == "read" else []))
+    mark = world.timelines.mark_read if state == "read" else world.timelines.mark_unread
+    redis.trips = 0
+    assert await mark(ANN, "global", [str(one) for one in range(1, 401)], NOW) == 400
+    assert redis.trips <= 30
+    assert await left(redis, ["home"], keys.unread) == (0 if state == "read" else 400)
+
+
 @pytest.mark.parametrize("direction", ["after", "before"])
 async def test_a_page_of_posts_in_all_channels_is_bounded(real_redis: Redis, direction: str) -> None:
     """Such a page is shorter, and the pages together have every item once, in order."""
