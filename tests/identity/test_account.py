@@ -109,7 +109,7 @@ class TestTokens:
         assert await signed.read("notifications") == []
         assert (await signed.app.post(signed, {"action": "mute", "url": "https://x.example/"})).status_code == 403
         page = await ann.get("/account")
-        assert "My laptop follow read created 18 May 2033, 03:33 UTC , expires 17 June 2033, 03:33 UTC" in page.text
+        assert "My laptop follow, read created 18 May 2033, 03:33 UTC , expires 17 June 2033, 03:33 UTC" in page.text
         assert token not in page.response.text
         ended = await ann.submit(page, self.END)
         assert "Token revoked." in (await ann.get(ended.location)).text
