@@ -174,7 +174,8 @@ class ReadState:
     ) -> AsyncIterator[tuple[str, list[tuple[str, bytes]]]]:
         """Those of the items that each channel shows, with their scores, by parts: channel, items."""
         parts = [(uid, part) for uid, ids in wanted.items() for part in batches([*ids])]
-        for some in batches(parts, _AT_ONCE * _AT_ONCE):
+        longest = max((len(part) for _, part in parts), default=1)
+        for some in batches(parts, _AT_ONCE * min(_AT_ONCE, BATCH // longest)):
             looks = [("ZMSCORE", keys.posts(user, uid), *part) for uid, part in some]
             for (uid, part), scores in zip(some, await self._redis.pipeline(looks), strict=True):
                 yield uid, [(one, at) for one, at in zip(part, scores, strict=True) if at is not None]
