@@ -165,8 +165,9 @@ class ReadState:
     async def _having(self, user: str, uids: Sequence[str], ids: Set[str]) -> dict[str, set[str]]:
         """Those of the items that each of these channels shows or hides."""
         found = {uid: some & ids for uid, some in (await self._hidden(user, uids)).items()}
-        async for uid, shown in self._scores(user, dict.fromkeys(uids, ids)):
-            found[uid].update(one for one, _ in shown)
+        for some in batches(uids, _AT_ONCE * _AT_ONCE):
+            async for uid, shown in self._scores(user, dict.fromkeys(some, ids)):
+                found[uid].update(one for one, _ in shown)
         return found
 
     async def _scores(
