@@ -36,7 +36,8 @@ CHECKOUT = Path(__file__).parents[2]
 def run_of_its_own(folder: Path, temporary: str, seconds: int) -> Iterator[subprocess.Popen[bytes]]:
     """A test run with one test, two test processes, and this temporary folder."""
     (folder / "test_files.py").write_text(_TEST)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "TEST_"))}
+    ours = ("PYTEST", "TEST_", "MADE_BY_TESTS_IN")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {
         "TMPDIR": temporary,
         "TEST_BEGUN": str(folder / "begun"),
@@ -51,6 +52,16 @@ def run_of_its_own(folder: Path, temporary: str, seconds: int) -> Iterator[subpr
             run.kill()
 
 
+def working_in(folder: str) -> list[str]:
+    """The processes whose working directory is in that folder, also if it has been deleted. Linux only."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):  # it has ended
+            if os.readlink(link).startswith(folder):
+                found.append(link.parent.name)
+    return found
+
+
 @pytest.fixture
 def temporary() -> Iterator[str]:
     """A folder with a short path, so that the paths of sockets in it fit."""
@@ -63,12 +74,14 @@ def test_a_run_leaves_nothing(tmp_path: Path, temporary: str) -> None:
         printed, _ = run.communicate()
     assert b"1 passed" in printed, printed.decode()
     assert os.listdir(temporary) == []
+    assert working_in(temporary) == []
 
 
 async def test_a_killed_run_leaves_only_the_folders_of_its_tests(tmp_path: Path, temporary: str) -> None:
-    """Pytest deletes them after three more runs."""
+    """Pytest deletes them after three more runs. Its engine ends."""
     with run_of_its_own(tmp_path, temporary, 60) as run:
         await wait_until((tmp_path / "begun").exists)
         assert len(os.listdir(temporary)) > 1
         run.kill()
         await wait_until(lambda: [name.partition("-of-")[0] for name in os.listdir(temporary)] == ["pytest"])
+        await wait_until(lambda: working_in(temporary) == [])
