@@ -101,7 +101,7 @@ async def test_forty_fetchers_of_two_servers_leave_four_impressions(tmp_path: Pa
 
 
 def heavy(count: int) -> bytes:
-    """A feed that is too large for the socket buffers."""
+    """A feed of half a megabyte an item: ten are too large for the socket buffers of a server, which can have four."""
     text = "&lt;" * 124_000
     items = "".join(
         f"<item><guid isPermaLink='false'>h{n}</guid><link>http://posts.test/h{n}</link><title>Heavy {n}</title>"
@@ -128,7 +128,7 @@ def begun(address: str) -> socket.socket:
 
 async def test_clients_and_servers_that_die_in_the_middle_of_a_reply(tmp_path: Path) -> None:
     """Items that were sent count, the others don't; the reservations of a killed server end after their time."""
-    async with passing(tmp_path, heavy(5), 5) as it:
+    async with passing(tmp_path, heavy(10), 10) as it:
         addresses = await it.create("picks", "--max-impressions", str(MOST))
         await it.command("add", "alice", "picks", *it.ids)
         (await asyncio.to_thread(begun, addresses["rss"])).close()
