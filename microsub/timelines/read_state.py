@@ -136,10 +136,12 @@ class ReadState:
             return
         unread, hidden = await self._there(user, uids)
         known = set[str]().union(*unread.values(), *hidden.values())
-        wanted &= known
+        named, wanted = wanted, wanted & known
         last = dict.fromkeys(uids, wanted) if listed is None else listed
         if everywhere:
-            wanted = wanted | await self._same_among(wanted, known - wanted)
+            others = known - wanted
+            wanted = wanted | await self._same_among(wanted, others)
+            wanted |= await self._same_of_read(user, uids, named - known, others)
         found = {uid: wanted & (unread[uid] | hidden[uid]) for uid in uids}
         first = {uid: some.difference(last.get(uid, ())) for uid, some in found.items()}
         await self._mark_here(user, first, "read", now, marked)
@@ -186,6 +188,12 @@ class ReadState:
         if len(wanted) <= len(others):
             return set[str]().union(*(await self._same(wanted)).values()) & others
         return {one for one, same in (await self._same(others)).items() if not wanted.isdisjoint(same)}
+
+    async def _same_of_read(self, user: str, uids: Sequence[str], ids: Set[str], others: Set[str]) -> set[str]:
+        """The duplicates among the others of those items that a channel has, though none is unread."""
+        same = {one: some & others for one, some in (await self._same(ids)).items() if some & others}
+        there = (await self._having(user, uids, {*same})).values() if same else ()
+        return set[str]().union(*(same[one] for one in set[str]().union(*there)))
 
     async def _mark_here(
         self, user: str, found: Mapping[str, Collection[str]], state: Literal["read", "unread"], now: float,

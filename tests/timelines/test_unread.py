@@ -718,3 +718,15 @@ async def test_many_marks_are_made_while_some_posts_cannot_be_read(
     monkeypatch.setattr(world.items, "duplicates", failing)
     marked = await ReadState(world.redis, world.items).mark_by_channel(ANN, GLOBAL, ids, "unread", NOW)
     assert {uid: len(some) for uid, some in marked.items()} == {"home": 1001, "work": 11}
+
+
+async def test_a_named_item_that_is_read_takes_its_duplicate_along(world: OneReader) -> None:
+    """Of many, as of a few; one that no channel has changes nothing."""
+    await many_copies(world, "unread")
+    read_state = ReadState(world.redis, world.items)
+    numbers = [str(number) for number in range(1, 1002)]
+    await read_state.mark_here(ANN, "home", numbers, NOW)
+    assert await world.unread("work") == 23
+    marked = await read_state.mark_by_channel(ANN, GLOBAL, [*numbers, "9003"], "read", NOW)
+    assert {uid: len(some) for uid, some in marked.items()} == {"work": 22}
+    assert await world.unread("work") == 2
