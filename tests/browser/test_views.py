@@ -614,21 +614,27 @@ async def test_keys_open_the_next_post_where_one_is_open(browser: Browser, serve
         assert await page.evaluate(ring) <= -2  # it lies over no neighbour
 
 
+async def list_read_from_the_first(here: Tab, server: ReadingServer) -> tuple[Page, list[str], list[str]]:
+    """A list whose first post is being opened, the ids of its posts, and those that have been requested."""
+    await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+    page = await server.sign_in(here, "dan", "/channel/home?show=all")
+    await look(page, "List")
+    asked: list[str] = []
+
+    async def note(route: Route) -> None:
+        asked.append(route.request.url.rpartition("/")[2])
+        await route.continue_()
+
+    await page.route("**/post/*", note)
+    ids = await page.evaluate("[...document.querySelectorAll('.post')].map((post) => post.dataset.id)")
+    await here.keys("j", "o")
+    return page, ids, asked
+
+
 async def test_the_next_post_is_fetched_in_advance(browser: Browser, server: ReadingServer) -> None:
     """Opening it needs no further request for it; browsers that save data fetch nothing in advance."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
-        page = await server.sign_in(here, "dan", "/channel/home?show=all")
-        await look(page, "List")
-        asked: list[str] = []
-
-        async def note(route: Route) -> None:
-            asked.append(route.request.url.rpartition("/")[2])
-            await route.continue_()
-
-        await page.route("**/post/*", note)
-        ids = await page.evaluate("[...document.querySelectorAll('.post')].map((post) => post.dataset.id)")
-        await here.keys("j", "o")
+        page, ids, asked = await list_read_from_the_first(here, server)
         for place in range(3):
             await page.locator(f"#post-{ids[place]}.is-open").wait_for()
             await wait_until(lambda place=place: asked == ids[: place + 2])
@@ -644,18 +650,7 @@ async def test_the_next_post_is_fetched_in_advance(browser: Browser, server: Rea
 async def test_a_post_that_was_open_opens_again_without_a_request(browser: Browser, server: ReadingServer) -> None:
     """With its whole text, forwards and backwards; of the posts opened long ago, the text is fetched again."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
-        page = await server.sign_in(here, "dan", "/channel/home?show=all")
-        await look(page, "List")
-        asked: list[str] = []
-
-        async def note(route: Route) -> None:
-            asked.append(route.request.url.rpartition("/")[2])
-            await route.continue_()
-
-        await page.route("**/post/*", note)
-        ids = await page.evaluate("[...document.querySelectorAll('.post')].map((post) => post.dataset.id)")
-        await here.keys("j", "o")
+        page, ids, asked = await list_read_from_the_first(here, server)
         for key, place in (("j", 0), ("j", 1), ("k", 2), ("k", 1), ("j", 0), ("j", 1), ("o", 2)):
             await page.locator(f"#post-{ids[place]}.is-open").get_by_text("The end of it.").wait_for()
             await wait_until(lambda place=place: ids[place + 1] in asked)
