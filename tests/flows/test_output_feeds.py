@@ -149,6 +149,7 @@ async def test_clients_and_servers_that_die_in_the_middle_of_a_reply(tmp_path: P
         assert await held() == MOST - 1
         assert first not in {row.item for row in await outputs.rows(feed, time.time())}
         it.installed.processes[1].send_signal(signal.SIGKILL)
+        await it.installed.processes[1].wait()
         for client in clients:
             client.close()
         later = time.time() + HELD + 1
