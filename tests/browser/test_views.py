@@ -713,6 +713,18 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
         assert page.url == address
 
 
+@pytest.mark.parametrize("view", ["Cards", "Full"])
+async def test_the_key_of_the_full_text_works_in_every_view(browser: Browser, server: ReadingServer, view: str) -> None:
+    """It shows the post as a list does, with what is there for its text."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/home?show=all")
+        await look(page, view)
+        await here.keys("j", "d")
+        await expect(page.locator("#done")).to_contain_text("posts.test")  # where the page can't be fetched
+        await expect(page.locator(".post").first).to_contain_text("The end of it.")
+        await expect(page.locator(".post").first.get_by_role("button", name="Full text")).to_be_visible()
+
+
 async def test_keys_lead_from_channel_to_channel(browser: Browser, server: ReadingServer) -> None:
     """To those with unread posts, and in unfolded ones to feeds; the search of posts is reached from all pages."""
     async with tab(browser) as here:

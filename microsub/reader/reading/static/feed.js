@@ -104,15 +104,18 @@ let opening = null; // the post that was opened last, perhaps still being fetche
 
 let underway = null; // the opening of that post, for what waits for it
 
-/** Open or close a post; a second time while it is fetched waits for it. */
-function open(post, block = "nearest") {
+/**
+ * Open or close a post; a second time while it is fetched waits for it. One that isn't cut is fetched only if that
+ * `isWanted`: for what its page has below the text.
+ */
+function open(post, block = "nearest", isWanted = post.matches(".row")) {
   if (post.ariaBusy !== "true" || kept.has(post)) {
-    underway = openOrClose(post, block);
+    underway = openOrClose(post, block, isWanted);
   }
   return underway;
 }
 
-async function openOrClose(post, block) {
+async function openOrClose(post, block, isWanted) {
   const [body, link] = [post.querySelector("[data-body]"), post.querySelector("[data-open]")];
   if (body.dataset.cut !== undefined) {
     close(post);
@@ -120,7 +123,7 @@ async function openOrClose(post, block) {
     post.scrollIntoView({ block: "nearest", behavior: "instant" });
     return;
   }
-  if (body.querySelector(".more") || post.matches(".row")) {
+  if (isWanted || body.querySelector(".more")) {
     const whole = kept.get(post);
     opening = post;
     let page = null;
@@ -390,9 +393,9 @@ export const atPosts = {
   open: () => current() && open(current()),
   fullText: async () => {
     const post = current();
-    if (post?.matches(".row:not(.is-open)")) {
+    if (post?.querySelector("[data-body]").dataset.cut === undefined) {
       go(post);
-      await open(post);
+      await open(post, "nearest", true);
     }
     showFullText(post);
   },
