@@ -36,7 +36,7 @@ async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> No
     ):
         assert line in shown.text
     links = {node.attributes.get("href") for node in shown.tree.css("a")}
-    assert "/sign-in?next=/" in links
+    assert {"/sign-in?next=/", "/account#passwords"} <= links
     assert "/sign-in" not in links, "all lead to reading"
     assert not {"/health", "/metrics"} & links, "which are the admin's affair"
 
