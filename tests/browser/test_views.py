@@ -769,7 +769,7 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
         unread = "document.querySelector('[data-channel=home] [data-count]').dataset.count"
         before = int(await page.evaluate(unread))
         await page.keyboard.press("o")  # on the way back, it has left the list
-        await page.wait_for_function(f"{unread} === '{before - 1}'")
+        await page.wait_for_function(f"() => {unread} === '{before - 1}'")
         async with page.expect_event("load"):
             await page.keyboard.press("F")
         await page.go_back()
