@@ -11,7 +11,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 from random import Random
 
@@ -23,8 +23,9 @@ from microsub.polling.plan import (
     Outcome,
     PollHistory,
     PollPolicy,
-    plan_move,
+    has_moved,
     plan_next,
+    with_sighting,
 )
 
 INTERVAL = 1.0
@@ -98,15 +99,13 @@ def adaptive(policy: PollPolicy) -> Plan:
     def plan(feed: Polled, outcome: Outcome, redirected: bool, now: float, rng: Random) -> tuple[float, float | None]:
         history = feed.history
         planned = plan_next(history, outcome, START + now, rng.random(), policy)
-        moved_to, seen, since = None, 0, None
-        if redirected:
-            move = plan_move(history, "http://new.test/", START + now)
-            if move.move:
-                feed.publisher.moved_at = math.inf  # from now on the new address is polled
-            else:
-                moved_to, seen, since = move.moved_to, move.seen, move.since
+        sighted = with_sighting(history, "http://new.test/" if redirected else None, START + now)
         publisher = feed.publisher
-        feed.history = PollHistory(
+        if has_moved(sighted, START + now):
+            publisher.moved_at = math.inf  # from now on the new address is polled
+            sighted = with_sighting(sighted, None, START + now)
+        feed.history = replace(
+            sighted,
             interval=planned.interval,
             gap=planned.gap,
             last_change=planned.last_change,
@@ -114,9 +113,6 @@ def adaptive(policy: PollPolicy) -> Plan:
             ttl=publisher.ttl,
             max_age=planned.max_age,
             push=publisher.habit.push,
-            moved_to=moved_to,
-            moved_seen=seen,
-            moved_since=since,
         )
         hold = None if planned.hold_until is None else planned.hold_until - START
         return (math.inf if planned.next_poll is None else planned.next_poll - START), hold

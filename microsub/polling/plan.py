@@ -114,7 +114,8 @@ class PollHistory:
 
     `gap` is the smoothed time between two posts, `last_change` when the last new ones were found; `failures` are
     counted in a row; `ttl` is the document's own wish when it was last parsed, `max_age` that of the last reply that
-    had one; `push`: a working WebSub subscription exists.
+    had one; `push`: a working WebSub subscription exists. `moved_to` is the target of a permanent redirect, or the feed
+    that pages name instead, with the number of its sightings and the time of the first.
     """
 
     interval: float | None = None
@@ -179,16 +180,6 @@ class PollPlan:
     max_age: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MovePlan:
-    """Sightings of one permanent redirect, or of pages that name one feed; `move`: seen often and long enough."""
-
-    moved_to: str | None = None
-    seen: int = 0
-    since: float | None = None
-    move: bool = False
-
-
 def plan_next(
     history: PollHistory, outcome: Outcome, now: float, random: float, policy: PollPolicy = DEFAULT_POLICY
 ) -> PollPlan:
@@ -204,15 +195,19 @@ def plan_next(
             return _after_answer(history, outcome, now, random, policy)
 
 
-def plan_move(history: PollHistory, moved_to: str | None, now: float, move_seconds: float = MOVE_SECONDS) -> MovePlan:
-    """Count a sighting of the new address; another one, or a clock set back, restarts the count."""
+def with_sighting(history: PollHistory, moved_to: str | None, now: float) -> PollHistory:
+    """Count a sighting of the new address; another one, or a clock set back, restarts the count; None ends it."""
     if moved_to is None:
-        return MovePlan()
+        return replace(history, moved_to=None, moved_seen=0, moved_since=None)
     if moved_to != history.moved_to or history.moved_since is None or history.moved_since > now:
-        return MovePlan(moved_to, 1, now)
-    seen = history.moved_seen + 1
-    confirmed = seen >= MOVE_SIGHTINGS and now - history.moved_since >= move_seconds
-    return MovePlan(moved_to, seen, history.moved_since, confirmed)
+        return replace(history, moved_to=moved_to, moved_seen=1, moved_since=now)
+    return replace(history, moved_seen=history.moved_seen + 1)
+
+
+def has_moved(history: PollHistory, now: float, move_seconds: float = MOVE_SECONDS) -> bool:
+    """Whether the new address was seen often and long enough."""
+    since = history.moved_since
+    return since is not None and history.moved_seen >= MOVE_SIGHTINGS and now - since >= move_seconds
 
 
 def draw(base: float, random: float, most: float) -> float:
@@ -331,10 +326,11 @@ def last_looked(feed: FeedRecord) -> float:
 
 
 def fields_of(
-    outcome: Outcome, plan: PollPlan, move: MovePlan | None, asked: float, now: float
+    outcome: Outcome, plan: PollPlan, sighted: PollHistory | None, asked: float, now: float
 ) -> dict[str, str | None]:
     """The fields of the record to write at a poll's end; None removes a field.
 
+    `sighted` is the history with this poll's sighting of another address, None if what is known of it doesn't change.
     `last_poll` is the time of the request, not of the poll's end: `PollNow` compares with it.
     """
     fields: dict[str, str | None] = {
@@ -354,11 +350,11 @@ def fields_of(
             fields |= {"last_error": f"{outcome.reason}: {outcome.detail}", "last_error_at": _text(now)}
             if outcome.reason == "gone":
                 fields["gone"] = "1"
-    if move is not None:
+    if sighted is not None:
         fields |= {
-            "moved_to": move.moved_to,
-            "moved_seen": str(move.seen),
-            "moved_since": _text(move.since),
+            "moved_to": sighted.moved_to,
+            "moved_seen": str(sighted.moved_seen),
+            "moved_since": _text(sighted.moved_since),
         }
     return fields
 

@@ -33,14 +33,15 @@ from microsub.polling.plan import (
     Outcome,
     PollPlan,
     fields_of,
+    has_moved,
     history_of,
     last_looked,
     notified,
-    plan_move,
     plan_next,
     poll_policy,
     polled_first,
     trouble_of,
+    with_sighting,
 )
 from microsub.posts import POSTS_IN, EntriesFound, Ingested, PostsRead
 from microsub.work import Message
@@ -415,37 +416,33 @@ class Poller:
         policy = poll_policy(await self.settings(), feed.url, RequestSettings.of(feed))
         plan = plan_next(history, outcome, now, self.random(), policy)
         is_page = not isinstance(outcome, FeedAnswered)
-        move = (
-            None
-            if is_page and moved_to is None
-            else plan_move(history, moved_to, now, PAGE_MOVE_SECONDS if is_page else MOVE_SECONDS)
-        )
+        sighted = None if is_page and moved_to is None else with_sighting(history, moved_to, now)
+        moves = sighted is not None and has_moved(sighted, now, PAGE_MOVE_SECONDS if is_page else MOVE_SECONDS)
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
         counts["answers"] = answered(feed, result.outcome, now)
         first = polled_first(feed, result.new, now)
-        changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts, **first}
+        changes = {**fields, **fields_of(outcome, plan, sighted, due.asked, now), **counts, **first}
         if self.on_trouble is not None and (trouble := trouble_of(feed, outcome, plan.failures, now)) is not None:
             await self.on_trouble(feed, trouble)
             changes |= notified(trouble)
-        moves = move is not None and move.move
         calls: Sequence[ScriptCall] = ()
         if due.ending is not None and plan.next_poll is not None and plan.hold_until is None and not moves:
             calls = due.ending(plan.next_poll)
         written, replies = await self.feeds.settle(feed.id, changes, fingerprints, feed.reading, [*last, *calls])
         if not written:
-            result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
+            result, moves = PollResult(feed.id, "overtaken", plan.next_poll, result.host), False
         POLLS.labels(result.outcome).inc()
         _log(result)
         if written and isinstance(outcome, FeedAnswered) and self.on_answered is not None:
             await self.on_answered(feed, result.new if history.push else 0)
-        if move is not None and move.move and move.moved_to is not None and self.mover is not None:
+        if moves and moved_to is not None and self.mover is not None:
             if self.on_trouble is not None:
-                await self.on_trouble(feed, Trouble("replaced" if is_page else "moved", move.moved_to))
+                await self.on_trouble(feed, Trouble("replaced" if is_page else "moved", moved_to))
             if is_page:
-                left = await self.mover.to_successor(feed, move.moved_to, now)
+                left = await self.mover.to_successor(feed, moved_to, now)
                 return result if left is None else await self._passed(due, left)
-            host, merged_into = await self.mover.move(feed, move.moved_to, now)
+            host, merged_into = await self.mover.move(feed, moved_to, now)
             return replace(result, host=host, next_poll=None if merged_into else result.next_poll)
         return replace(result, ended=tuple(replies[len(last) :]) or None)
 

@@ -19,12 +19,13 @@ from microsub.polling.plan import (
     PollPolicy,
     fields_of,
     guess_gap,
+    has_moved,
     history_of,
     host_limits,
     interval_for,
-    plan_move,
     plan_next,
     poll_policy,
+    with_sighting,
 )
 
 SETTINGS = InstanceSettings(
@@ -78,8 +79,8 @@ def test_the_history_equals_the_plan(outcome: Outcome) -> None:
     """The history for the next poll is equal to this plan, to the millisecond."""
     before = PollHistory(interval=500, gap=4000.25, last_change=NOW - 9, failures=2, ttl=60, max_age=7)
     plan = plan_next(before, outcome, NOW, 0.5)
-    move = plan_move(before, "http://new.test/", NOW)
-    after = history_of(record(fields_of(outcome, plan, move, NOW - 1, NOW)), NOW)
+    sighted = with_sighting(before, "http://new.test/", NOW)
+    after = history_of(record(fields_of(outcome, plan, sighted, NOW - 1, NOW)), NOW)
     assert after == PollHistory(
         interval=None if plan.interval is None else round(plan.interval, 3),
         gap=None if plan.gap is None else round(plan.gap, 3),
@@ -406,11 +407,9 @@ def test_a_feed_moves_after_three_sightings_over_a_day(case: str) -> None:
     """One permanent redirect proves nothing: hotel networks and broken deployments send them, too."""
     sightings, moves = MOVES[case]
     history = PollHistory()
-    plan = plan_move(history, None, NOW)
     for hours, target in sightings:
-        plan = plan_move(history, target, NOW + hours * HOUR)
-        history = PollHistory(moved_to=plan.moved_to, moved_seen=plan.seen, moved_since=plan.since)
-    assert plan.move is moves
+        history = with_sighting(history, target, NOW + hours * HOUR)
+    assert has_moved(history, NOW + sightings[-1][0] * HOUR) is moves
 
 
 def test_the_first_guess_uses_the_newest_dates() -> None:
