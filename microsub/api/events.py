@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 import orjson
@@ -42,7 +42,6 @@ from microsub.timelines import (
     EventPosition,
     Listeners,
     LiveEvent,
-    LiveEvents,
     ReaderViews,
     open_events,
     read_events,
@@ -149,13 +148,14 @@ class _Stream:
                 self._position = await self._open()
                 await self._send(send, _block("resync", await self._channels(), self._position))
                 return True
-            if found.events:
-                async for piece in self._pieces(found):
+            events, channels = found
+            if events:
+                async for piece in self._pieces(events, channels):
                     await self._send(send, piece)
         except StoreError:
             await asyncio.sleep(STORE_PAUSE)  # the position is unchanged, so nothing is lost
             return False
-        return len(found.events) == EVENTS_AT_ONCE
+        return len(events) == EVENTS_AT_ONCE
 
     async def _send(self, send: Send, piece: bytes) -> None:
         self._last_sent = asyncio.get_running_loop().time()
@@ -169,8 +169,11 @@ class _Stream:
         """The reply to action=channels; it adds posts that wait for timelines."""
         return (await self._listed(Params({}), self._call.credential, self._clock()))[1]
 
-    async def _read(self, position: EventPosition) -> LiveEvents | None:
-        """The events after a position. Raises RequestError if the token doesn't allow it any more."""
+    async def _read(self, position: EventPosition) -> tuple[Sequence[LiveEvent], Mapping[str, Channel]] | None:
+        """The events after a position, and their channels, as `read_events` gives them.
+
+        Raises RequestError if the token doesn't allow it any more.
+        """
         now = self._clock()
         async with self._listeners.turns:
             try:
@@ -178,36 +181,40 @@ class _Stream:
             except RequestError:
                 await self._call.check(now)
                 found = await read_events(self._redis, self._call.credential, position, now)
-        if found is not None:
-            if READ not in found.grant.scopes:
-                raise InsufficientScope(READ)
-            await self._reading.has_caught_up(found.grant, GLOBAL, now)
-        return found
+        if found is None:
+            return None
+        grant, events, channels = found
+        if READ not in grant.scopes:
+            raise InsufficientScope(READ)
+        await self._reading.has_caught_up(grant, GLOBAL, now)
+        return events, channels
 
-    async def _pieces(self, found: LiveEvents) -> AsyncIterator[bytes]:
+    async def _pieces(self, events: Sequence[LiveEvent], channels: Mapping[str, Channel]) -> AsyncIterator[bytes]:
         """The pieces to send for these events; each piece advances the position."""
         parts: list[bytes] = []
         size = 0
-        async for position, block in self._blocks(found):
+        async for position, block in self._blocks(events, channels):
             parts.append(block)
             size += len(block)
             if size >= PIECE:
                 self._position = position
                 yield b"".join(parts)
                 parts, size = [], 0
-        self._position = EventPosition(found.events[-1].id)
+        self._position = EventPosition(events[-1].id)
         if parts:
             yield b"".join(parts)
 
-    async def _blocks(self, found: LiveEvents) -> AsyncIterator[tuple[EventPosition, bytes]]:
+    async def _blocks(
+        self, events: Sequence[LiveEvent], channels: Mapping[str, Channel]
+    ) -> AsyncIterator[tuple[EventPosition, bytes]]:
         """The events as they are sent, each with the position after it.
 
         A channel's unread count is sent once, with its last event here.
         """
         style = await self._reading.style(self._call.user)
-        last = {event.channel: event.id for event in found.events if event.name == ITEMS}
-        for event in found.events:
-            channel = found.channels.get(event.channel)
+        last = {event.channel: event.id for event in events if event.name == ITEMS}
+        for event in events:
+            channel = channels.get(event.channel)
             if self._only and event.channel not in self._only:
                 continue
             position = EventPosition(event.id)

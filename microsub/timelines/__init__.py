@@ -76,7 +76,6 @@ if TYPE_CHECKING:
         EventPosition,
         Listeners,
         LiveEvent,
-        LiveEvents,
         open_events,
         read_events,
     )

@@ -76,25 +76,19 @@ class LiveEvent:
     order: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LiveEvents:
-    """Events in their order, their existing channels by uid, and the token's grant."""
-
-    events: Sequence[LiveEvent]
-    channels: Mapping[str, Channel]
-    grant: Grant
-
-
 async def open_events(redis: Redis, user: str) -> EventPosition:
     """Keep the user's events for the next hours; returns the place of the latest one."""
     last: bytes = await redis.script(_OPEN(user, kept=KEPT_SECONDS))
     return EventPosition(text(last))
 
 
-async def read_events(redis: Redis, credential: Credential, after: EventPosition, now: float) -> LiveEvents | None:
-    """The next events after that position; None if it isn't stored any more, so later events may be missing too.
+async def read_events(
+    redis: Redis, credential: Credential, after: EventPosition, now: float
+) -> tuple[Grant, Sequence[LiveEvent], Mapping[str, Channel]] | None:
+    """The token's grant, the next events after that position in their order, and their existing channels by uid.
 
-    One round trip with the token's check. Raises Unauthorized.
+    None if the position isn't stored any more, so later events may be missing too. One round trip with the token's
+    check. Raises Unauthorized.
     """
     user = credential.user
     call = _READ(
@@ -116,7 +110,7 @@ async def read_events(redis: Redis, credential: Credential, after: EventPosition
     channels = {channel.uid: channel for channel in map(_channel, heads)}
     order = tuple(texts(uids))
     events = [_event(entry, order) for entry in entries]
-    return LiveEvents(events, channels, grant(user, scopes, behind=bool(behind)))
+    return grant(user, scopes, behind=bool(behind)), events, channels
 
 
 def _channel(head: Sequence[Any]) -> Channel:
