@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from microsub.admin.hours import HourFigures, Hours
     from microsub.admin.overview import ServerState, server_state, unless_away
     from microsub.admin.post_bytes import PostBytes
-    from microsub.admin.survey import STATES, FollowedFeed, Survey, followed_feeds
+    from microsub.admin.survey import STATES, Survey, followed_feeds
     from microsub.admin.sweep import Sweeping
 else:
     __getattr__ = lazy_exports(__name__, __file__)

@@ -18,7 +18,7 @@ import orjson
 from microsub.base.errors import StoreError, StoreUnavailable
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
-from microsub.feeds import FeedCondition, FeedRecord, Feeds, Schedule, push_health
+from microsub.feeds import FeedCondition, FeedRecord, Feeds, Schedule, push_health, state_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading
@@ -43,41 +43,20 @@ _STEP = 1e12
 _MOST_HUBS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedFeed:
-    """A followed feed, with the number of users who follow it."""
-
-    record: FeedRecord
-    followers: int
-
-    @property
-    def state(self) -> str:
-        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't polled any more), `new` (not polled yet) or
-        `written` (only programs write it).
-        """
-        if self.record.is_written:
-            return "written"
-        if self.record.gone:
-            return "gone"
-        if self.record.failures:
-            return "failing"
-        return "new" if self.record.last_success is None else "ok"
-
-
-async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
-    """All followed feeds with an address on the web, by id."""
+async def followed_feeds(feeds: Feeds) -> AsyncIterator[tuple[FeedRecord, int]]:
+    """All followed feeds with an address on the web, by id, each with the number of its followers."""
     ids = await feeds.all_ids()
     for some in batches(ids, _BATCH):
         for feed in await followed_among(feeds, some):
             yield feed
 
 
-async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[FollowedFeed]:
-    """The given feeds that have an address on the web and followers, in this order."""
+async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[tuple[FeedRecord, int]]:
+    """The given feeds that have an address on the web and followers, in this order, each with their number."""
     records = await feeds.get_many(ids)
     counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
     found = zip(records.values(), counts, strict=True)
-    return [FollowedFeed(record, followers) for record, followers in found if followers and not record.is_internal]
+    return [(record, followers) for record, followers in found if followers and not record.is_internal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +90,14 @@ class _Counting:
         self._hubs: dict[str, list[int]] = {}
         self._followers = 0
 
-    def add(self, feed: FollowedFeed) -> None:
-        self._states[feed.state] += 1
-        self._followers += feed.followers
-        if not feed.record.hub:
+    def add(self, feed: FeedRecord, followers: int) -> None:
+        self._states[state_of(feed)] += 1
+        self._followers += followers
+        if not feed.hub:
             return
-        health = push_health(feed.record, self._now)
+        health = push_health(feed, self._now)
         self._ways["pushed" if health.pushed else "subscribed" if health.subscribed else "polled"] += 1
-        of_hub = self._hubs.setdefault(host_of(feed.record.hub), [0, 0])
+        of_hub = self._hubs.setdefault(host_of(feed.hub), [0, 0])
         of_hub[0] += 1
         of_hub[1] += health.pushed
 
@@ -130,8 +109,8 @@ class _Counting:
 async def sums_of(feeds: Feeds, now: float) -> FeedSums:
     """The current sums of all followed feeds; reads each of them."""
     counting = _Counting(now)
-    async for feed in followed_feeds(feeds):
-        counting.add(feed)
+    async for feed, followers in followed_feeds(feeds):
+        counting.add(feed, followers)
     return counting.sums()
 
 
@@ -178,12 +157,12 @@ class Survey:
         scores: dict[str, float] = {}
         hosts: set[str] = set()
         troubled: list[str] = []
-        async for feed in followed_feeds(self._feeds):
-            counting.add(feed)
-            scores[feed.record.id] = STATES.index(feed.state) * _STEP + (feed.record.last_success or 0.0)
-            hosts.add(host_of(feed.record.url))
-            if FeedCondition.of(feed.record, now).needs_attention:
-                troubled.append(feed.record.id)
+        async for feed, followers in followed_feeds(self._feeds):
+            counting.add(feed, followers)
+            scores[feed.id] = STATES.index(state_of(feed)) * _STEP + (feed.last_success or 0.0)
+            hosts.add(host_of(feed.url))
+            if FeedCondition.of(feed, now).needs_attention:
+                troubled.append(feed.id)
         held = await self._schedule.held_among(hosts, now)
         for surveyed, found in ((self._surveyed, scores), (self._holds, held)):
             await replace(surveyed, {name: f"{score:.3f}" for name, score in found.items()})
@@ -199,9 +178,9 @@ class Survey:
         with reading(keys.survey()):
             return FeedSums(**orjson.loads(said))
 
-    async def feeds(self, state: str, count: int, beyond: int = 0) -> list[FollowedFeed]:
+    async def feeds(self, state: str, count: int, beyond: int = 0) -> list[tuple[FeedRecord, int]]:
         """Up to `count` feeds that were in that state, or in any with '', longest without an answer first; with their
-        current records.
+        current records and numbers of followers.
         """
         low = STATES.index(state) * _STEP if state else 0.0
         high = low + _STEP if state else len(STATES) * _STEP

@@ -38,8 +38,8 @@ from microsub.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from microsub.admin import FollowedFeed
     from microsub.cache import CachedFeed
+    from microsub.feeds import FeedRecord
     from microsub.fetch import Fetched
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
@@ -308,13 +308,15 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
     Example: microsub feed list --failing
     """
     from microsub.admin import followed_feeds
+    from microsub.feeds import state_of
 
-    found = [one async for one in followed_feeds(stores.feeds) if not failing or one.state in {"failing", "gone"}]
+    every = [one async for one in followed_feeds(stores.feeds)]
+    found = [(feed, count) for feed, count in every if not failing or state_of(feed) in {"failing", "gone"}]
     if as_json:
-        print_json([_feed_as_json(one) for one in found])
+        print_json([_feed_as_json(*one) for one in found])
         return
     for one in found:
-        say(_feed_line(one, time.time()))
+        say(_feed_line(*one, time.time()))
     if not found:
         say("no failing feeds" if failing else "no followed feeds", err=True)
 
@@ -406,38 +408,38 @@ def _password() -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
-    from microsub.feeds import push_health
+def _feed_as_json(record: FeedRecord, followers: int) -> dict[str, object]:
+    from microsub.feeds import push_health, state_of
 
-    record = one.record
+    state = state_of(record)
     return {
         "id": record.id,
         "url": mask_credentials(record.url),
         "title": record.title,
-        "state": one.state,
-        "followers": one.followers,
+        "state": state,
+        "followers": followers,
         "next_poll": as_instant(record.next_poll),
         "last_success": as_instant(record.last_success),
         "failures": record.failures,
-        "error": record.last_error if one.state in {"failing", "gone"} else None,
-        "error_at": as_instant(record.last_error_at) if one.state in {"failing", "gone"} else None,
+        "error": record.last_error if state in {"failing", "gone"} else None,
+        "error_at": as_instant(record.last_error_at) if state in {"failing", "gone"} else None,
         "push": as_push(push_health(record, time.time())),
     }
 
 
-def _feed_line(one: FollowedFeed, now: float) -> str:
-    from microsub.feeds import push_health
+def _feed_line(record: FeedRecord, followers: int, now: float) -> str:
+    from microsub.feeds import push_health, state_of
 
-    record = one.record
-    parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]
-    if one.state == "failing":
+    state = state_of(record)
+    parts = [f"{state:<7}", f"{counted(followers, 'follower'):<12}", mask_credentials(record.url)]
+    if state == "failing":
         often = f" ({record.failures} times in a row)" if record.failures > 1 else ""
         error = record.last_error or ""
         parts.append(f"{_for_admins(error.partition(':')[0], error)}{often}")
     if record.hub:
         health = push_health(record, now)
         parts.append("pushed" if health.pushed else f"polled: {health.why}")
-    if record.next_poll is not None and one.state not in {"gone", "written"}:
+    if record.next_poll is not None and state not in {"gone", "written"}:
         parts.append(f"next poll {'now' if record.next_poll <= now else f'in {_duration(record.next_poll - now)}'}")
     return escaped("  ".join(parts))
 

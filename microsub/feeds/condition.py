@@ -56,8 +56,9 @@ class FeedCondition:
         last_post, gap = (number(feed.extra.get(name)) or 0.0 for name in ("last_change", "gap"))
         is_failing = bool(feed.failures or feed.gone)
         since = feed.last_success or feed.created or now
+        state = state_of(feed)
         return cls(
-            _state(feed, last_post, now),
+            "quiet" if state == "ok" and now - last_post > MONTH else state,
             feed.last_success or 0.0,
             last_post,
             MONTH / max(gap, now - last_post) if gap and last_post else 0.0,
@@ -72,16 +73,17 @@ class FeedCondition:
         )
 
 
-def _state(feed: FeedRecord, last_post: float, now: float) -> State:
+def state_of(feed: FeedRecord) -> State:
+    """`gone` (410: it isn't polled any more), `failing` (the last poll failed), `written` (only programs write it),
+    `new` (not polled yet) or `ok`.
+    """
     if feed.gone:
         return "gone"
     if feed.failures:
         return "failing"
     if feed.is_written:
         return "written"
-    if feed.last_success is None:
-        return "new"
-    return "quiet" if now - last_post > MONTH else "ok"
+    return "new" if feed.last_success is None else "ok"
 
 
 def _answers(feed: FeedRecord) -> list[Answer]:

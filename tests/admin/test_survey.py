@@ -66,11 +66,11 @@ async def test_feeds_are_ordered_by_urgency(server: World) -> None:
     assert await survey.last() is None
     assert await survey.feeds("", 10) == []
     await survey.look(now)
-    assert [one.record.id for one in await survey.feeds("", 10)] == [long, lately, gone, new, well, written]
-    assert [one.record.id for one in await survey.feeds("written", 10)] == [written]
-    assert [one.record.id for one in await survey.feeds("", 2, 1)] == [lately, gone]
-    assert [one.record.id for one in await survey.feeds("failing", 10)] == [long, lately]
-    assert [one.followers for one in await survey.feeds("ok", 10)] == [1]
+    assert [one.id for one, _ in await survey.feeds("", 10)] == [long, lately, gone, new, well, written]
+    assert [one.id for one, _ in await survey.feeds("written", 10)] == [written]
+    assert [one.id for one, _ in await survey.feeds("", 2, 1)] == [lately, gone]
+    assert [one.id for one, _ in await survey.feeds("failing", 10)] == [long, lately]
+    assert [followers for _, followers in await survey.feeds("ok", 10)] == [1]
     sums = await survey.last()
     assert sums is not None
     assert dict(sums.states) == {"failing": 2, "gone": 1, "new": 1, "ok": 1, "written": 1}
@@ -78,7 +78,7 @@ async def test_feeds_are_ordered_by_urgency(server: World) -> None:
     assert dict(sums.ways) == {"pushed": 0, "subscribed": 1, "polled": 1}
     await server.feeds.unsubscribe(long, "ann", "home")
     await survey.look(now)
-    assert [one.record.id for one in await survey.feeds("failing", 10)] == [lately]
+    assert [one.id for one, _ in await survey.feeds("failing", 10)] == [lately]
 
 
 async def test_held_hosts_are_found(server: World) -> None:

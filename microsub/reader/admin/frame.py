@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -52,31 +51,13 @@ def shown(visit: PageVisit, template: str, **values: Any) -> Response:
     return visit.page(template, sections=SECTIONS, now=visit.now, **values)
 
 
-@dataclass(frozen=True, slots=True)
-class PageTurn:
-    """A page of a long list, counted from 1; `earlier` and `later` are page numbers, 0 for none."""
-
-    number: int
-    later: int
-
-    @property
-    def earlier(self) -> int:
-        """The previous page's number."""
-        return self.number - 1
-
-    @property
-    def beyond(self) -> int:
-        """The number of entries on earlier pages."""
-        return (self.number - 1) * PAGE
-
-
-def turn_of(visit: PageVisit) -> PageTurn:
-    """The page of a list that the address asks for."""
+def page_number(visit: PageVisit) -> int:
+    """The page of a long list that the address asks for, counted from 1."""
     text = visit.query.get("page", "1")
     number = int(text) if re.fullmatch(r"[0-9]{1,5}", text, re.ASCII) else 1
-    return PageTurn(min(max(number, 1), FARTHEST), 0)
+    return min(max(number, 1), FARTHEST)
 
 
-def turned(turn: PageTurn, found: Sequence[object]) -> PageTurn:
-    """The same page with its neighbours: `found` has one entry more than a page if there is a later one."""
-    return PageTurn(turn.number, turn.number + 1 if len(found) > PAGE else 0)
+def neighbours(number: int, found: Sequence[object]) -> Mapping[str, int]:
+    """The numbers of the pages before and after, 0 for none: `found` has an entry more than a page if one follows."""
+    return {"earlier": number - 1, "later": number + 1 if len(found) > PAGE else 0}

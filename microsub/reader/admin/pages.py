@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.accounts import Accounts, UserQuotas
-from microsub.admin import STATES, FollowedFeed, HourFigures, ServerState, Survey, unless_away
+from microsub.admin import STATES, HourFigures, ServerState, Survey, unless_away
 from microsub.backend_file import Applied, AppliedFile
 from microsub.base.clock import DAY
 from microsub.base.errors import NotFound
@@ -26,11 +26,11 @@ from microsub.base.texts import SentenceTable
 from microsub.base.urls import redacted, redacted_text
 from microsub.configuration.effective import DeclaredSettings, Status
 from microsub.configuration.model import encode
-from microsub.feeds import FeedCondition, Feeds
+from microsub.feeds import FeedCondition, FeedRecord, Feeds
 from microsub.polling import PollOnRequest
 from microsub.reader.admin import looks as looks_pages
 from microsub.reader.admin import quotas as quota_pages
-from microsub.reader.admin.frame import ADMIN, PAGE, guarded, shown, turn_of, turned
+from microsub.reader.admin.frame import ADMIN, PAGE, guarded, neighbours, page_number, shown
 from microsub.reader.admin.users import UserPages
 from microsub.reader.looks import InstanceLooks
 from microsub.reader.places import ITEM_ID
@@ -170,25 +170,24 @@ class FeedView:
     condition: FeedCondition
 
     @classmethod
-    def of(cls, feed: FollowedFeed, now: float) -> FeedView:
+    def of(cls, feed: FeedRecord, followers: int, now: float) -> FeedView:
         """The facts about a followed feed; secrets in its addresses are masked."""
-        url = redacted(feed.record.url)
-        return cls(feed.record.id, feed.record.title or url, url, feed.followers, FeedCondition.of(feed.record, now))
+        url = redacted(feed.url)
+        return cls(feed.id, feed.title or url, url, followers, FeedCondition.of(feed, now))
 
 
 async def _feeds(survey: Survey, visit: PageVisit) -> Response:
-    turn, state = turn_of(visit), visit.query.get("state", "")
+    number, state = page_number(visit), visit.query.get("state", "")
     state = state if state in STATES else ""
     sums = await survey.recent(visit.now)
-    found = await survey.feeds(state, PAGE + 1, turn.beyond)
-    views = [FeedView.of(feed, visit.now) for feed in found[:PAGE]]
+    found = await survey.feeds(state, PAGE + 1, (number - 1) * PAGE)
     return shown(
         visit,
         "admin-feeds.html",
-        feeds=views,
+        feeds=[FeedView.of(feed, followers, visit.now) for feed, followers in found[:PAGE]],
         state=state,
         sums=sums,
-        turn=turned(turn, found),
+        **neighbours(number, found),
         states=STATES,
     )
 
@@ -198,11 +197,10 @@ async def _feed(feeds: Feeds, visit: PageVisit) -> Response:
     record = await feeds.get(feed_id) if ITEM_ID.fullmatch(feed_id) else None
     if record is None or record.is_internal:
         raise NotFound(N_("There is no such feed."))
-    feed = FollowedFeed(record, await feeds.subscriber_count(feed_id))
     return shown(
         visit,
         "admin-feed.html",
-        feed=FeedView.of(feed, visit.now),
+        feed=FeedView.of(record, await feeds.subscriber_count(feed_id), visit.now),
         record=record,
         hub=redacted(record.hub or ""),
         moved_to=redacted(record.moved_to or ""),

@@ -14,7 +14,7 @@ from microsub.accounts import Accounts, Activity, LocalCredentials, User
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import redacted
-from microsub.reader.admin.frame import ADMIN, PAGE, Guard, shown, turn_of, turned
+from microsub.reader.admin.frame import ADMIN, PAGE, Guard, neighbours, page_number, shown
 from microsub.web.routes import form, page
 from microsub.web.visit import PageSite, PageVisit
 
@@ -65,8 +65,8 @@ class UserPages:
 
     async def list(self, visit: PageVisit) -> Response:
         """The table of users."""
-        turn = turn_of(visit)
-        found = await self._accounts.some(PAGE + 1, turn.beyond)
+        number = page_number(visit)
+        found = await self._accounts.some(PAGE + 1, (number - 1) * PAGE)
         names = [user.name for user in found[:PAGE]]
         seen = await self._activity.last_seen(names)
         return shown(
@@ -76,7 +76,7 @@ class UserPages:
             seen=seen,
             invited=await self._credentials.with_invitation(names),
             invitable={user.name for user in await self._strangers(found[:PAGE], seen)},
-            turn=turned(turn, found),
+            **neighbours(number, found),
             count=await self._accounts.count(),
             own=visit.require_session().user,
             done=visit.query.get("done", ""),
