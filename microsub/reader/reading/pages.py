@@ -27,7 +27,7 @@ from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.own_feeds import OwnFeeds
 from microsub.reader.reading.post_page import answering_state
-from microsub.reader.reading.posts import PostViews, UnavailablePost, grouped, in_order
+from microsub.reader.reading.posts import PostViews, grouped, in_order
 from microsub.reader.reading.undo import UndoRecords
 from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
@@ -204,7 +204,7 @@ class TimelinePages:
         previous, following = _pages_around(place, paging, full=full)
         if place.oldest_first:
             posts.reverse()
-        away = [UnavailablePost.of(item) for item in reply.get("_unavailable", ())]
+        away = reply.get("_unavailable", ())
         is_start = place == place.at_start and place.words is None
         return visit.page(
             "timeline.html" if search is None else "search.html",

@@ -24,7 +24,7 @@ from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, POST, TimelinePlace
 from microsub.reader.reading.hits import SearchHits
 from microsub.reader.reading.listening import put
-from microsub.reader.reading.posts import PLAYED, PostView, PostViews, chapter_views, web
+from microsub.reader.reading.posts import PLAYED, PostView, PostViews, shown_chapters, web
 from microsub.timelines import ReaderViews, ShownText
 from microsub.web.headers import own_path
 from microsub.web.pages import N_
@@ -125,7 +125,7 @@ class PostPages:
         user, post = await self._reader.user(visit), await self._find(visit)
         listed = post.chapters
         if not listed and (url := web(post.podcast.chapters)):
-            listed = chapter_views(await self._chapters_of(visit, user, url))
+            listed = shown_chapters(await self._chapters_of(visit, user, url))
         async with visit.turn():
             return visit.page("chapters.html", post=post, listed=listed, channels=await self._reader.links(visit))
 

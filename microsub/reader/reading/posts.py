@@ -31,7 +31,6 @@ from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of,
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import Images
 from microsub.timelines import OwnNames
-from microsub.web.pages import playing_time
 from microsub.web.visit import PageVisit
 
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
@@ -72,16 +71,6 @@ class FileView:
 
 
 @dataclass(frozen=True, slots=True)
-class ChapterView:
-    """A part of an episode: its start in seconds, and as people read it."""
-
-    start: float
-    clock: str
-    title: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
 class PostView:
     """A post in a user's timeline. Links are web addresses, pictures have proxy addresses; `body` is safe HTML.
 
@@ -117,7 +106,7 @@ class PostView:
     place: str
     categories: Sequence[str]
     podcast: Podcast
-    chapters: Sequence[ChapterView]
+    chapters: Sequence[PodcastChapter]
     review: Review | None
     minutes: int = 0
     hits: SearchHits = NO_HITS
@@ -143,28 +132,22 @@ class PostView:
         return self.source_name or self.author or self.channel_name
 
 
-@dataclass(frozen=True, slots=True)
-class UnavailablePost:
-    """A post that can't be read at the moment; `published` is Unix time, 0 if unknown."""
-
-    published: float
-
-    @classmethod
-    def of(cls, item: Mapping[str, str]) -> UnavailablePost:
-        """From its entry in a reply's `_unavailable`."""
-        return cls(datetime.fromisoformat(item["published"]).timestamp() if "published" in item else 0.0)
+Listed = PostView | float
+"""A post, or the Unix time of one that can't be read at the moment, 0 if unknown."""
 
 
-Listed = PostView | UnavailablePost
-
-
-def in_order(posts: Sequence[PostView], away: Sequence[UnavailablePost], *, oldest_first: bool) -> list[Listed]:
-    """The posts of a page, in their order, with those that are away in their places; undated ones as the oldest."""
+def in_order(posts: Sequence[PostView], away: Iterable[Mapping[str, str]], *, oldest_first: bool) -> list[Listed]:
+    """The posts of a page in order, with those that are `_unavailable` in their places; undated ones as the oldest."""
     listed: list[Listed] = [*posts]
     for one in away:
-        later = (place for place, post in enumerate(listed) if (post.published > one.published) == oldest_first)
-        listed.insert(next(later, len(listed)), one)
+        time = datetime.fromisoformat(one["published"]).timestamp() if "published" in one else 0.0
+        later = (place for place, post in enumerate(listed) if (_published(post) > time) == oldest_first)
+        listed.insert(next(later, len(listed)), time)
     return listed
+
+
+def _published(post: Listed) -> float:
+    return post.published if isinstance(post, PostView) else post
 
 
 def grouped(posts: Sequence[Listed], by: str) -> list[tuple[float | str, Listed]]:
@@ -180,13 +163,13 @@ def grouped(posts: Sequence[Listed], by: str) -> list[tuple[float | str, Listed]
 
 def _group(post: Listed, by: str) -> float | str:
     if by == "day":
-        return post.published // DAY
+        return _published(post) // DAY
     return post.source if by == "feed" and isinstance(post, PostView) else ""
 
 
 def _heading(post: Listed, by: str) -> float | str:
     if by == "day":
-        return post.published // DAY * DAY or ""
+        return _published(post) // DAY * DAY or ""
     return post.origin if by == "feed" and isinstance(post, PostView) else ""
 
 
@@ -248,7 +231,7 @@ class PostForms:
             place=_place(entry.checkin or entry.location),
             categories=[name for name in entry.category if not web(name)][:_MOST_CATEGORIES],
             podcast=entry.podcast or Podcast(),
-            chapters=chapter_views(entry.podcast.chapter if entry.podcast is not None else ()),
+            chapters=shown_chapters(entry.podcast.chapter if entry.podcast is not None else ()),
             review=entry.review,
             minutes=_minutes(entry) if self.timed else 0,
             hits=self.hits,
@@ -282,10 +265,9 @@ def _notice_in(entry: Entry, said: Callable[[str], str]) -> Entry:
     return replace(entry, name=name, content=Content(text_to_html(told), told))
 
 
-def chapter_views(chapters: Iterable[PodcastChapter]) -> list[ChapterView]:
-    """Chapters as pages show them."""
-    shown = ((one, without_credentials(web(one.url))) for one in chapters)
-    return [ChapterView(one.start, playing_time(one.start), one.title or "", url) for one, url in shown]
+def shown_chapters(chapters: Iterable[PodcastChapter]) -> list[PodcastChapter]:
+    """Chapters as pages show them: with addresses on the web alone, and without passwords in these."""
+    return [replace(one, title=one.title or "", url=without_credentials(web(one.url))) for one in chapters]
 
 
 def web(url: str | None) -> str:
