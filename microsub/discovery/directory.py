@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from microsub.base.plaintext import normalised
 from microsub.base.urls import canonical_feed_url
@@ -33,27 +34,19 @@ MOST_WORDS = 20
 _BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFeed(FeedLink):
-    """A feed in the directory; `text` is its searched text, folded."""
-
-    followers: int = 0
-    text: str = ""
-
-
 class Directory:
     """Public feeds: no secret in the URL, and followed by two users or listed by the admin."""
 
     def __init__(self, feeds: Feeds, settings: Callable[[], Awaitable[InstanceSettings]]) -> None:
         self._feeds = feeds
         self._settings = settings
-        self._listed: tuple[ListedFeed, ...] = ()
+        self._listed: Sequence[tuple[str, FeedLink]] = ()
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
 
     async def titles(self, urls: Iterable[str], now: float) -> dict[str, str]:
         """The titles, given by the feeds or by the admin, of the public feeds among `urls`."""
-        listed = {feed.url: feed.title for feed in await self._all(now) if feed.title and feed.title != feed.url}
+        listed = {feed.url: feed.title for _, feed in await self._all(now) if feed.title and feed.title != feed.url}
         return {url: listed[known] for url in urls if (known := canonical_feed_url(url)) in listed}
 
     async def find(self, words: str, now: float) -> list[FeedLink]:
@@ -62,37 +55,39 @@ class Directory:
         if not wanted:
             return []
         listed = await self._all(now)
-        found = await asyncio.to_thread(lambda: [feed for feed in listed if all(word in feed.text for word in wanted)])
-        return [*sorted(found, key=lambda feed: (-feed.followers, feed.title or ""))[:MAX_RESULTS]]
+        found = (feed for text, feed in listed if all(word in text for word in wanted))
+        return await asyncio.to_thread(lambda: list(islice(found, MAX_RESULTS)))
 
     async def written(self, urls: Iterable[str]) -> list[FeedLink]:
         """The feeds at exactly these URLs that only programs write: the web doesn't have them."""
         ids = await self._feeds.find_many(urls)
         records = await self._feeds.get_many(ids.values()) if ids else {}
-        return [replace(_listed(one), format=WRITTEN) for one in records.values() if one.is_written]
+        return [replace(_listed(one)[1], format=WRITTEN) for one in records.values() if one.is_written]
 
-    async def _all(self, now: float) -> tuple[ListedFeed, ...]:
+    async def _all(self, now: float) -> Sequence[tuple[str, FeedLink]]:
+        """The feeds, each with the text by which it is found, the most followed first."""
         async with self._reading:
             if self._read_at is None or not 0 <= now - self._read_at < FRESH_SECONDS:
                 self._listed = await self._read()
                 self._read_at = now
         return self._listed
 
-    async def _read(self) -> tuple[ListedFeed, ...]:
+    async def _read(self) -> Sequence[tuple[str, FeedLink]]:
         declared = {canonical_feed_url(feed.url): feed.name for feed in (await self._settings()).public_feeds}
-        found: dict[str, ListedFeed] = {
-            url: _listed(FeedRecord("", url), declared[url]) for url in declared if is_public(url)
-        }
+        found = {url: (0, *_listed(FeedRecord("", url), declared[url])) for url in declared if is_public(url)}
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
             records = (await self._feeds.get_many(ids[start : start + _BATCH])).values()
             public = [
-                (record, declared.get(record.url), followers)
+                (followers, record, declared.get(record.url))
                 for record, followers in await self._with_followers(records)
                 if record.url in declared or followers >= PUBLIC_FROM
             ]
-            found |= await asyncio.to_thread(lambda some: {one[0].url: _listed(*one) for one in some}, public)
-        return tuple(found.values())
+            found |= await asyncio.to_thread(
+                lambda some: {record.url: (count, *_listed(record, name)) for count, record, name in some}, public
+            )
+        ranked = await asyncio.to_thread(sorted, found.values(), key=lambda one: (-one[0], one[2].title or ""))
+        return [(text, feed) for _, text, feed in ranked]
 
     async def _with_followers(self, records: Iterable[FeedRecord]) -> list[tuple[FeedRecord, int]]:
         public = await asyncio.to_thread(
@@ -108,7 +103,8 @@ def fold(text: str) -> str:
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
-def _listed(record: FeedRecord, name: str | None = None, followers: int = 0) -> ListedFeed:
+def _listed(record: FeedRecord, name: str | None = None) -> tuple[str, FeedLink]:
+    """The text by which a feed is found, folded, and the feed."""
     title = name or record.title or record.url
     text = fold(" ".join(filter(None, (title, record.title, record.description, record.url, record.home))))
-    return ListedFeed(record.url, record.format or "", title, record.photo, record.description, followers, text)
+    return text, FeedLink(record.url, record.format or "", title, record.photo, record.description)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import cast
 
@@ -44,14 +43,6 @@ _REMOVED = 2000
 _TIMES = 100
 _TEXTS = ("title", "description", "image", "author", "language", "channel", "search")
 """Settings that are texts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A reply whose impressions were reserved; it may show `items`."""
-
-    reply: str
-    items: frozenset[str]
 
 
 class OutputFeeds:
@@ -344,8 +335,8 @@ class OutputFeeds:
 
     # --- impressions
 
-    async def reserve(self, feed: OutputFeed, rows: Iterable[OutputRow], now: float) -> Reservation:
-        """Reserve an impression of each row that has one left, until `settle`.
+    async def reserve(self, feed: OutputFeed, rows: Iterable[OutputRow], now: float) -> tuple[str, frozenset[str]]:
+        """Reserve an impression of each row that has one left, until `settle`; the reservation's name, and their items.
 
         Raises TooManyRequests if too many replies are being sent.
         """
@@ -363,16 +354,14 @@ class OutputFeeds:
         found = await self._redis.script(call)
         if text(found[0]) == "busy":
             raise TooManyRequests(f"more than {_REPLIES} replies with this feed are being sent", 5)
-        return Reservation(reply, frozenset(texts(found[1:])))
+        return reply, frozenset(texts(found[1:]))
 
-    async def settle(
-        self, feed: OutputFeed, reservation: Reservation, now: float, *, shown: Iterable[str] = ()
-    ) -> bool:
+    async def settle(self, feed: OutputFeed, reservation: str, now: float, *, shown: Iterable[str] = ()) -> bool:
         """Count the impressions of items that are sent next; with none, return those that weren't counted.
 
         False if the reservation has expired.
         """
-        sent = {"now": score_text(now), "reply": reservation.reply, "times": _TIMES, "items": [*shown]}
+        sent = {"now": score_text(now), "reply": reservation, "times": _TIMES, "items": [*shown]}
         return bool(await self._redis.script(load("output_settle")(feed.user, feed.name, **sent)))
 
     # --- for upkeep, and the check

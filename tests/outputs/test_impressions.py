@@ -14,7 +14,6 @@ from microsub.base.errors import StoreUnavailable
 from microsub.feeds import OutputFeed
 from microsub.outputs import OutputContents
 from microsub.outputs.api import documents
-from microsub.outputs.store import Reservation
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.outputs.conftest import Publisher
@@ -30,7 +29,7 @@ async def one_item(alice: Publisher) -> tuple[OutputFeed, str, dict[str, str]]:
     return await alice.server.outputs.get("alice", "picks"), ids["a"], addresses
 
 
-async def reserve(server: World, feed: OutputFeed) -> Reservation:
+async def reserve(server: World, feed: OutputFeed) -> tuple[str, frozenset[str]]:
     return await server.outputs.reserve(feed, await server.outputs.rows(feed, server.now), server.now)
 
 
@@ -38,9 +37,9 @@ async def test_a_feed_that_goes_while_replies_are_sent(alice: Publisher) -> None
     """Its keys are deleted, and a late reply doesn't restore any."""
     server = alice.server
     feed, _, _ = await one_item(alice)
-    held = await reserve(server, feed)
+    held, items = await reserve(server, feed)
     await server.outputs.delete("alice", "picks", server.now)
-    assert not await server.outputs.settle(feed, held, server.now, shown=held.items)
+    assert not await server.outputs.settle(feed, held, server.now, shown=items)
     assert await server.outputs.all_of("alice", removed_too=True) == []
 
 

@@ -16,7 +16,7 @@ from microsub.formats.documents.values import FeedDocument
 from microsub.formats.parse import parse
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 from microsub.outputs import OutputFeeds
-from microsub.outputs.store import HELD, Reservation
+from microsub.outputs.store import HELD
 from microsub.redis import keys
 from tests.conftest import fake_redis
 from tests.formats.test_documents import ADDRESSES, RULES
@@ -47,7 +47,7 @@ class Model:
     edition: dict[str, int] = field(default_factory=dict)
     published_hash: dict[str, str] = field(default_factory=dict)
     hash: dict[str, str] = field(default_factory=lambda: dict.fromkeys(ITEMS, "0"))
-    held: list[tuple[Reservation, float, dict[str, int]]] = field(default_factory=list)
+    held: list[tuple[str, float, dict[str, int]]] = field(default_factory=list)
     editions: int = 0
 
     def publish(self, item: str) -> None:
@@ -111,9 +111,9 @@ async def _history(steps: list[tuple[str, str]]) -> None:
         elif step == "wait":
             now += float(value)
         elif step == "reserve":
-            reserved = await store.reserve(feed, await store.rows(feed, now), now)
-            assert reserved.items == model.shown(now)
-            model.held.append((reserved, now + HELD, {item: model.edition[item] for item in reserved.items}))
+            reservation, reserved = await store.reserve(feed, await store.rows(feed, now), now)
+            assert reserved == model.shown(now)
+            model.held.append((reservation, now + HELD, {item: model.edition[item] for item in reserved}))
         elif int(value) < len(model.held) and model.held[int(value)][2]:
             reservation, _, items = model.held[int(value)]
             shown = {"shown": set(items), "begun": set(sorted(items)[:1]), "broken": set[str]()}[step]

@@ -45,7 +45,7 @@ from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri
 from microsub.model.reader import Credential
 from microsub.outputs.contents import OutputContents
-from microsub.outputs.store import OutputFeeds, Reservation
+from microsub.outputs.store import OutputFeeds
 from microsub.web.cookies import PageCookies
 from microsub.web.headers import PublicAddress, bearer, client_of, header, knows
 from microsub.web.params import collect, urlencoded
@@ -100,7 +100,7 @@ class ShownReply(HttpReply):
 
     feed: OutputFeed
     leave: Callable[[], None]
-    reservation: Reservation | None = None
+    reservation: str | None = None
     counted: Sequence[tuple[int, str]] = ()
 
 
@@ -209,11 +209,11 @@ class OutputEndpoint(HttpEndpoint):
             return reply
         if form == "html" or not written.rows or await self._is_owner(scope, feed, now):
             return ShownReply(reply.body, reply.headers, feed=feed, leave=leave)
-        reservation = await self._outputs.reserve(feed, written.rows, now)
-        if reservation.items != {row.item for row in written.rows}:
+        reservation, left = await self._outputs.reserve(feed, written.rows, now)
+        if left != {row.item for row in written.rows}:
             # Other replies took the last impression of some of them in between.
             try:
-                written = await self._without(written, reservation.items, feed, form)
+                written = await self._without(written, left, feed, form)
             except BaseException:
                 await self._give_back(feed, reservation)
                 raise
@@ -339,7 +339,7 @@ class OutputEndpoint(HttpEndpoint):
         outputs, now = self._outputs, self._clock()
         return reply.reservation is not None and await outputs.settle(reply.feed, reply.reservation, now, shown=items)
 
-    async def _give_back(self, feed: OutputFeed, reservation: Reservation) -> None:
+    async def _give_back(self, feed: OutputFeed, reservation: str) -> None:
         """Return the impressions of items that weren't sent; if that fails, they expire by themselves."""
         now = self._clock()
         with suppress(StoreError):
