@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -150,17 +151,6 @@ _WRITTEN = "written"
 """Begins `incomplete` while a written result isn't announced yet; the changed properties follow."""
 
 
-@dataclass(frozen=True, slots=True)
-class _News:
-    """The version of an item that is being completed, and its feed."""
-
-    item: str
-    feed: str
-    guid: str
-    version: str
-    digest: str
-
-
 @dataclass(eq=False, repr=False)
 class LookUpStage:
     """Handles `ItemIncomplete`. `notify` is called when there is work for the next stage."""
@@ -181,10 +171,11 @@ class LookUpStage:
         version, digest, feed_id, guid, written, incomplete = (text(value) if value else "" for value in others)
         if data is None or not feed_id or version != wanted.version or not incomplete:
             return
-        news = _News(wanted.item, feed_id, written or guid, version, digest)
+        write = partial(self.items.complete, wanted.item, version, digest)
+        edit = Event("post_modified", feed_id, self.clock(), wanted.item, written or guid)
         if incomplete.startswith(_WRITTEN):
             # Completed by a worker that died before it announced the edit.
-            await self._announce(news, tuple(incomplete.split()[1:]))
+            await self._announce(replace(edit, changed=tuple(incomplete.split()[1:])), write)
             return
         feed = await self.feeds.get(feed_id)
         wire = orjson.loads(data)
@@ -193,24 +184,20 @@ class LookUpStage:
         filled = to_wire(entry)
         changed = tuple(name for name in ("author", "refs") if filled.get(name) != wire.get(name))
         if not changed:
-            await self._write(news, {"incomplete": ""})
+            await write({"incomplete": ""})
             return
         author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
         # Wire members that aren't part of an entry are kept.
         data = dump(wire | {name: filled[name] for name in changed})
-        if await self._write(news, {"Data": data, "author": author, "incomplete": " ".join((_WRITTEN, *changed))}):
-            await self._announce(news, changed)
+        if await write({"Data": data, "author": author, "incomplete": " ".join((_WRITTEN, *changed))}):
+            await self._announce(replace(edit, changed=changed), write)
 
-    async def _write(self, news: _News, fields: Mapping[str, Arg]) -> bool:
-        return await self.items.complete(news.item, news.version, news.digest, fields)
-
-    async def _announce(self, news: _News, changed: tuple[str, ...]) -> None:
-        if "author" in changed:
-            await self.stored.add([ItemsStored(news.feed, edited=(news.item,)).to_fields()])
+    async def _announce(self, edit: Event, write: Callable[[Mapping[str, Arg]], Awaitable[bool]]) -> None:
+        if "author" in edit.changed:
+            await self.stored.add([ItemsStored(edit.feed, edited=(edit.post,)).to_fields()])
             self.notify()
-        event = Event("post_modified", news.feed, self.clock(), news.item, news.guid, changed)
-        await self.events.announce([event])
-        await self._write(news, {"incomplete": ""})
+        await self.events.announce([replace(edit, at=self.clock())])
+        await write({"incomplete": ""})
 
 
 FEW = 1_000
