@@ -13,15 +13,17 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.browser.instances import Instances, running_instances
 from tests.browser.tab import Tab, tab
+from tests.support.waiting import PATIENCE
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Headless Chromium."""
+    expect.set_options(timeout=PATIENCE * 1000)  # five seconds are too few on a busy machine
     async with browsing() as made:
         yield made
 
