@@ -27,7 +27,6 @@ from microsub.redis.protocol import Refusal
 from microsub.timelines import (
     Incoming,
     Leaving,
-    TimelineBacklog,
     TimelineTarget,
     filtering_channels,
     restore_items,
@@ -89,7 +88,7 @@ Delivered = Callable[[str, Sequence[str]], Awaitable[object]]
 class Delivery:
     """Adds items to timelines and applies edits there.
 
-    `limits` decide which timelines `backlog` notes for later; `activity` has the times when users were last seen.
+    `limits` decide which timelines get posts later; `activity` has the times when users were last seen.
     `delivered` is called after each delivery.
     """
 
@@ -99,7 +98,6 @@ class Delivery:
     adder: Adder
     settings: SettingsOfUsers
     activity: Activity
-    backlog: TimelineBacklog
     limits: Callable[[], Awaitable[DeliverySettings]]
     _: KW_ONLY
     delivered: Delivered | None = None
@@ -156,14 +154,7 @@ class Delivery:
         # Timelines left for later are noted first: after a crash in between they are noted again, never forgotten.
         if later:
             since = min((item.score for item in items), key=float)
-
-            async def note(batch: Sequence[ChannelKey]) -> None:
-                uids: dict[str, list[str]] = {}
-                for user, uid in batch:
-                    uids.setdefault(user, []).append(uid)
-                await self.backlog.note(feed_id, since, uids)
-
-            await _in_batches(later, note)
+            await _in_batches(later, partial(self.adder.put_off, feed_id, since))
         await self._add(feed_id, items, at_once, now)
         await self._save_instead(feed_id, items, places, now)
 

@@ -29,7 +29,6 @@ from microsub.server.fetching import open_caching_fetcher, open_completing, open
 from microsub.server.jobs import QUEUES, article_stage
 from microsub.server.parsers import TASKS
 from microsub.server.stores import Stores, callback_base, ingest, notifications
-from microsub.timelines import TimelineBacklog
 from microsub.websub import Subscriber
 from microsub.work import DeadLetters, Patience
 
@@ -200,7 +199,6 @@ def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
         stores.adder,
         stores.effective.of_users,
         Activity(stores.redis),
-        TimelineBacklog(stores.redis),
         limits,
         delivered=delivered,
         clock=stores.clock,

@@ -264,6 +264,4 @@ def notifications(stores: Stores, taking_in: posts.Ingest) -> notices.Notificati
 def catch_up(stores: Stores) -> timelines.CatchUp:
     """The service that fills timelines for users who were away."""
     settings = stores.effective.instance
-    return timelines.CatchUp(
-        timelines.TimelineBacklog(stores.redis), stores.items, stores.adder, stores.effective.of, settings
-    )
+    return timelines.CatchUp(stores.redis, stores.items, stores.adder, stores.effective.of, settings)

@@ -9,7 +9,7 @@ from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from microsub.timelines.add import Adder, Incoming, TimelineTarget, filtering_channels
-    from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog, oldest
+    from microsub.timelines.backlog import MOST_ITEMS, CatchUp, oldest
     from microsub.timelines.channels.follows import (
         NEVER_NAMED,
         in_turns,

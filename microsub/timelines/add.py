@@ -8,7 +8,7 @@ timeline aren't filtered again. All times are Unix seconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -37,7 +37,7 @@ _MOST_FILTERING = 10_000
 _REMEMBERED = 16 * 1024 * 1024
 """Bytes of posts that are kept while several channels filter them."""
 
-_ADD = load("timeline_add")
+_ADD, _PUT_OFF = load("timeline_add"), load("timeline_behind")
 
 
 _OWN = "own"
@@ -202,6 +202,18 @@ class Adder:
             self._filtering[*place, feed if b"\n" in filters else ""] = filters
         else:
             self._filtering.pop((*place, ""))
+
+    async def put_off(self, feed_id: str, since: str, places: Iterable[ChannelKey]) -> None:
+        """Note that posts of the feed wait for these timelines until `CatchUp` adds them.
+
+        `since` is the earliest of their scores. Channels that don't exist are skipped. One round trip.
+        """
+        uids: dict[str, list[str]] = {}
+        for user, uid in places:
+            uids.setdefault(user, []).append(uid)
+        await self._redis.scripts(
+            [_PUT_OFF(user, feed=feed_id, since=since, uids=listed) for user, listed in uids.items()]
+        )
 
     async def put(
         self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0, *, unfiltered: bool = False

@@ -14,9 +14,11 @@ from microsub.accounts.records import Activity
 from microsub.base.errors import StoreUnavailable
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.model.reader import PageQuery
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.structures import Hash
 from microsub.server.stores import output_contents
-from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog
+from microsub.timelines.backlog import MOST_ITEMS, CatchUp
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.views import ReaderViews
 from tests.support import later
@@ -38,12 +40,11 @@ class Deferring:
 
     def __post_init__(self) -> None:
         it = self.it
-        self.backlog, self.activity = TimelineBacklog(it.redis), Activity(it.redis)
+        self.activity = Activity(it.redis)
         it.delivery = replace(
             it.delivery,
             adder=it.timelines,
             activity=self.activity,
-            backlog=self.backlog,
             limits=later(lambda: self.delivery),
         )
         self.catch_up = self.filling()
@@ -55,7 +56,7 @@ class Deferring:
     def filling(self, **more: float) -> CatchUp:
         settings = InstanceSettings(delivery=DeliverySettings(warm_up_days=self.warm_up_days))
         it = self.it
-        return CatchUp(self.backlog, it.items, it.timelines, it.effective.of, later(lambda: settings), **more)
+        return CatchUp(it.redis, it.items, it.timelines, it.effective.of, later(lambda: settings), **more)
 
     async def reader(self, name: str, *channels: str) -> Reader:
         reader = await self.it.reader(name, *channels)
@@ -64,7 +65,7 @@ class Deferring:
         return reader
 
     async def waiting(self, user: str = "ann") -> list[str]:
-        return [one.uid for one in await self.backlog.of(user)]
+        return sorted(name.split()[0] for name in await Hash(self.it.redis, keys.behind(user)).names())
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ async def test_read_and_removed_items_stay_so(world: Deferring) -> None:
     await world.it.publish(URL, *posts("d", at=NOON + 5000))
     assert await ann.names(is_read="false") == ["d", "a"]
     assert await ann.names() == ["d", "c", "a"]
-    await world.backlog.note((await world.it.feeds.find(URL)) or "", "0", {"ann": ["home"]})
+    await world.it.timelines.put_off((await world.it.feeds.find(URL)) or "", "0", [("ann", "home")])
     assert await ann.names(is_read="false") == ["d", "a"]
 
 

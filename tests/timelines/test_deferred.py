@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from microsub.accounts.records import Activity
 from microsub.redis import keys
-from microsub.timelines.backlog import TimelineBacklog
 from tests.support.one_reader import ANN, NOW, OneReader
 
 
@@ -15,7 +14,8 @@ async def test_the_latest_visit_counts(world: OneReader) -> None:
     await activity.note(ANN, NOW)
     await activity.note(ANN, NOW - 100)
     assert await activity.last_seen([ANN, "eve", ANN]) == {ANN: round(NOW)}
-    await TimelineBacklog(world.redis).note("1", "5", {ANN: ["home"]})
+    await world.timelines.put_off("1", "5", [(ANN, "home")])
+    assert await world.redis.command("EXISTS", keys.behind(ANN)) == 1
     await world.accounts.disable_user(ANN, NOW)
     leaving = await world.accounts.user(ANN)
     assert leaving is not None

@@ -24,7 +24,7 @@ from microsub.redis import keys
 from microsub.redis.replies import texts
 from microsub.redis.scripts import load
 from microsub.timelines import READ_EVERYWHERE, SavedPosts
-from microsub.timelines.backlog import CatchUp, TimelineBacklog
+from microsub.timelines.backlog import CatchUp
 from microsub.timelines.gone import Absence, absences
 from microsub.timelines.sync.arrivals import keep_order
 from tests.conftest import fake_redis
@@ -91,7 +91,6 @@ class Machine(History):
         self.world.items.feeds = feed_of
         self.model = Model(dict(items), feed_of, {uid: ModelChannel() for uid in ALL})
         self.settled: dict[str, set[str]] = {uid: set() for uid in ALL}
-        self.backlog = TimelineBacklog(self.redis)
         self.places: dict[str, float] = {}
         self.last_place = 0.0
         self.is_ordered = False
@@ -187,7 +186,7 @@ class Machine(History):
         mine = [one for one in chosen if self.model.feed_of[one] == feed]
         if mine:
             since = min((self.model.items[one].score for one in mine), key=float)
-            self.run(self.backlog.note(feed, since, {ANN: [uid]}))
+            self.run(self.world.timelines.put_off(feed, since, [(ANN, uid)]))
             self.model.leave_for_later(uid, feed, mine)
 
     @rule(limit=limits, fresh=st.integers(0, 3))
@@ -196,9 +195,9 @@ class Machine(History):
         now = self.tick()
         limited = AsyncMock(return_value=replace(USUAL, max_items=limit, first_fetch_unread=fresh))
         ageless = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
-        filling = CatchUp(self.backlog, self.world.items, self.world.timelines, limited, later(lambda: ageless))  # type: ignore[arg-type]
+        filling = CatchUp(self.redis, self.world.items, self.world.timelines, limited, later(lambda: ageless))  # type: ignore[arg-type]
         assert self.run(filling.fill(ANN, "global", now))
-        assert self.run(self.backlog.of(ANN)) == []
+        assert not self.run(self.redis.command("EXISTS", keys.behind(ANN)))
         self.model.catch_up(now, limit, fresh)
 
     @rule(uid=anywhere, chosen=some_ids)
