@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sender, Send
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.protocol.documents import ServerMetadata, is_own, metadata_behind, own_metadata
-from microsub.identity.protocol.links import PROFILE_LINKS, Endpoints
+from microsub.identity.protocol.links import PROFILE_LINKS, SERVERS
 from microsub.parsing.pool import ParsePool
 
 MOST = 2000
@@ -48,15 +48,15 @@ class Profile:
 
     Its redirects give the `names`, all canonical, of which `me` is the last; and `moved_to`, the target of permanent
     ones to another host, which is a hint and not an identity. `me_links` are the page's `rel=me` links, profiles of the
-    same person. `metadata` is set if the page names a server of the newer kind; then the older links of the page are
-    ignored.
+    same person; `endpoints` are the addresses that it names, by relation. `metadata` is set if it names a server of the
+    newer kind; then its older links are ignored.
     """
 
     me: str
     names: frozenset[str]
     moved_to: str | None = None
     me_links: tuple[str, ...] = ()
-    endpoints: Endpoints = field(default_factory=Endpoints)
+    endpoints: Mapping[str, str] = field(default_factory=dict)
     metadata: ServerMetadata | None = None
     page: str = ""
 
@@ -73,12 +73,12 @@ class Profile:
     @property
     def authorization_endpoint(self) -> str | None:
         """The address at which the person signs in."""
-        return self.metadata.authorization_endpoint if self.metadata else self.endpoints.authorization
+        return self.metadata.authorization_endpoint if self.metadata else self.endpoints.get("authorization_endpoint")
 
     @property
     def token_endpoint(self) -> str | None:
         """The address that redeems codes for tokens; older servers also check tokens there."""
-        return self.metadata.token_endpoint if self.metadata else self.endpoints.token
+        return self.metadata.token_endpoint if self.metadata else self.endpoints.get("token_endpoint")
 
     @property
     def introspection_endpoint(self) -> str | None:
@@ -182,10 +182,11 @@ class Profiles:
 
     async def _discover(self, me: str, max_age: float | None) -> Profile:
         profile = await self._read(me)
-        if not profile.endpoints.names_server:
+        if profile.endpoints.keys().isdisjoint(SERVERS):
             raise ProfileError(profile.page, _NO_SERVER)
         metadata = None
-        if (url := profile.endpoints.metadata) is not None and self._own is not None and is_own(url, self._own):
+        url = profile.endpoints.get("indieauth-metadata")
+        if url is not None and self._own is not None and is_own(url, self._own):
             metadata = own_metadata(self._own)
         elif url is not None:
             metadata = await self._servers.get(url, lambda: self._metadata(url), max_age=max_age)

@@ -208,7 +208,7 @@ class SignInClient:
 
     def _micropub_of(self, profile: Profile, base: str) -> str:
         """The Micropub endpoint that the person's page names, on another server."""
-        found = profile.endpoints.micropub
+        found = profile.endpoints.get("micropub")
         if found is None or is_own(found, base) or profile.token_endpoint is None:
             raise failed("no-micropub", page=profile.page)
         if not self.private and not all(parts_of(url).scheme == "https" for url in (found, profile.token_endpoint)):

@@ -130,7 +130,7 @@ async def test_endpoints_are_where_the_page_says(here: Tab) -> None:
     for target, there in zip(targets, followed, strict=True):
         body = f'<!doctype html><link rel="token_endpoint" href="{_attribute(target)}">'
         endpoints, _ = profile_links(body.encode(), base, "text/html; charset=utf-8", None)
-        if (found := endpoints.token) is not None:
+        if (found := endpoints.get("token_endpoint")) is not None:
             assert there is not None, target
             led = without_dot(there.partition("#")[0])
             # Relative ones with odd spelling may stay on the page's own host, but reach no other one.

@@ -145,8 +145,8 @@ async def test_injected_headers_do_not_count_as_links(site: Provider, profiles: 
     link = f'<{site.url(METADATA)}>; rel="indieauth-metadata"; title="a, <{other}>; rel=token_endpoint"'
     site.fault("profile", Fault(body=b"<!doctype html>", headers=(("Link", link),)))
     found = await profiles.discover(site.people["mallory"].me)
-    assert found.endpoints.metadata == site.url(METADATA)
-    assert found.endpoints.token is None
+    assert found.endpoints["indieauth-metadata"] == site.url(METADATA)
+    assert "token_endpoint" not in found.endpoints
 
 
 async def test_a_redirect_to_a_profile_proves_no_identity(site: Provider, profiles: Profiles) -> None:

@@ -284,11 +284,11 @@ class ConsentPages:
             return "channel"  # the page that this server provides names this server
         try:
             profile = await self._profiles.discover(me)
-            if profile.endpoints.micropub is None:  # people add the line after they read this error
+            if "micropub" not in profile.endpoints:  # people add the line after they read this error
                 profile = await self._profiles.discover(me, max_age=PROFILE_RECENT)
         except (InvalidRequest, ProfileError):
             return "channel"
-        named = profile.endpoints.micropub
+        named = profile.endpoints.get("micropub")
         if named is None:
             return "nowhere"
         return "channel" if named.removesuffix("/") == f"{visit.base}{MICROPUB}" else "site"

@@ -104,45 +104,24 @@ def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
     return tree_of(text) if kind or sniff(text, None) == "html" else None
 
 
-_ENDPOINTS = {
-    "indieauth-metadata": "metadata",
-    "authorization_endpoint": "authorization",
-    "token_endpoint": "token",
-    "microsub": "microsub",
-    "micropub": "micropub",
-}
+SERVERS = ("indieauth-metadata", "authorization_endpoint", "token_endpoint")
+"""The relations by which a page names the server of its person: the newer kind, and both of the older one."""
 _MOST_ME = 20
 _LONGEST_ME = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """The addresses that a page names, absolute, or None. `metadata` is `indieauth-metadata`."""
-
-    metadata: str | None = None
-    authorization: str | None = None
-    token: str | None = None
-    microsub: str | None = None
-    micropub: str | None = None
-
-    @property
-    def names_server(self) -> bool:
-        """Whether it names a server of the newer or the older kind for this person."""
-        return any((self.metadata, self.authorization, self.token))
-
-
 def profile_links(
     body: bytes, url: str, content_type: str | None, link_header: str | None, private: bool = False
-) -> tuple[Endpoints, tuple[str, ...]]:
-    """The servers that a page names, and profiles of the same person; `link_header` joins the values of `Link` headers.
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The endpoints that a page names, by relation, and profiles of the same person.
 
-    Never raises. For each server, the first usable link counts: HTTP `Link`, then `<link>` in the head. The profiles
-    (`rel=me`) are canonical, each once, in the page's order, also only from HTTP `Link` and `<link>` in the head:
+    `link_header` joins the values of `Link` headers. Never raises. For each relation, the first usable link counts:
+    HTTP `Link`, then `<link>` in the head. The profiles (`rel=me`) are canonical, each once, in the page's order, also
+    only from HTTP `Link` and `<link>` in the head:
     people who can write there could name their own server.
     """
     links = list(written_links(body, url, content_type, link_header))
-    endpoints = {_ENDPOINTS[rel]: address for rel, address in usable(links, _ENDPOINTS).items()}
-    return Endpoints(**endpoints), _me_links(links, private)
+    return usable(links, (*SERVERS, "micropub")), _me_links(links, private)
 
 
 PROFILE_LINKS = Task(profile_links, thorough=False)

@@ -29,7 +29,7 @@ Served = dict[str, Any]
 def page(body: bytes, served: Served) -> dict[str, Any]:
     parts = (body, served["url"], served["type"], served.get("link"))
     endpoints, me = profile_links(*parts)
-    return {**asdict(endpoints), "me": list(me)}
+    return {**endpoints, "me": list(me)}
 
 
 READERS: dict[str, Callable[[bytes, Served], Any]] = {

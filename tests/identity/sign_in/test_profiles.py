@@ -57,14 +57,13 @@ def profiles(**parts: object) -> Profiles:
 async def test_a_newer_server_is_found(links: str, joined: bool, relative: bool) -> None:
     """Whichever way the page names the metadata, all endpoints are taken from it."""
     async with provider(Variant(links=links, joined=joined, relative=relative)) as server:  # type: ignore[arg-type]
-        alice = server.person("alice", microsub="https://reader.example/microsub/alice")
+        alice = server.person("alice")
         found = await profiles().discover(alice.me)
     assert (found.me, found.names, found.page, found.moved_to) == (alice.me, {alice.me}, alice.me, None)
     assert found.issuer == server.issuer
     assert found.authorization_endpoint == server.url("/auth")
     assert found.token_endpoint == server.url("/token")
     assert found.introspection_endpoint == server.url("/introspect")
-    assert found.endpoints.microsub == "https://reader.example/microsub/alice"
     assert found.metadata is not None
     assert found.metadata.iss_in_response
 
