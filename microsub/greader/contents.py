@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from html import escape
 from typing import Any
@@ -30,12 +29,8 @@ _KINDS = {"audio": "audio/mpeg", "video": "video/mp4"}
 _FILES = frozenset({"enclosure", *_KINDS})
 
 
-@dataclass(slots=True)
-class NativeFeed:
-    """A feed that a user follows, and the names of its labels."""
-
-    subscription: Subscription
-    labels: list[str] = field(default_factory=list)
+FollowedFeeds = Mapping[str, tuple[Subscription, str]]
+"""Followed feeds by id, each with the name of the first label that it has, or ''."""
 
 
 class NativeContents:
@@ -60,9 +55,7 @@ class NativeContents:
         self._translated = translated
         self._base = base
 
-    async def followed(
-        self, user: str, channels: Sequence[Channel]
-    ) -> tuple[Mapping[str, NativeFeed], Mapping[str, NativeFeed]]:
+    async def followed(self, user: str, channels: Sequence[Channel]) -> tuple[FollowedFeeds, FollowedFeeds]:
         """The followed feeds in the order of the channels; and with the ids of feeds that they replaced.
 
         One round trip.
@@ -72,34 +65,36 @@ class NativeContents:
             self._channels.subscriptions_of(user, uids), self._channels.former_feeds(user)
         )
         labels = {uid: name for name, uid in label_names(channels).items()}
-        found: dict[str, NativeFeed] = {}
+        found: dict[str, tuple[Subscription, str]] = {}
         for uid, subscriptions in everywhere.items():
             for one in subscriptions:
-                known = found.setdefault(one.feed, NativeFeed(one))
-                known.labels += [labels[uid]] if uid in labels else []
+                known, label = found.get(one.feed, (one, ""))
+                found[one.feed] = known, label or labels.get(uid, "")
         return found, with_replaced(found, former)
 
-    async def subscriptions(self, feeds: Mapping[str, NativeFeed]) -> list[dict[str, Any]]:
+    async def subscriptions(self, feeds: FollowedFeeds) -> list[dict[str, Any]]:
         """The feeds as the list of subscriptions has them. One round trip."""
         described = await self._feeds.descriptions([*feeds], ("title", "home", "photo", ICON))
-        return [self._subscription(one, *own) for one, own in zip(feeds.values(), described, strict=True)]
+        return [self._subscription(*one, *own) for one, own in zip(feeds.values(), described, strict=True)]
 
-    def _subscription(self, feed: NativeFeed, title: str, home: str, photo: str, icon: str) -> dict[str, Any]:
+    def _subscription(
+        self, feed: Subscription, label: str, title: str, home: str, photo: str, icon: str
+    ) -> dict[str, Any]:
         """Every value is a text, none of the addresses empty.
 
         At most one folder, the first: Readrops refuses the whole list if a feed has two.
         """
-        given = f"feed/{feed.subscription.id}"
-        url = shown_url(feed.subscription)
+        given = f"feed/{feed.id}"
+        url = shown_url(feed)
         if InternalAddress.of(url) is not None:
             url = self._page_of(given)
         return {
             "id": given,
-            "title": feed.subscription.name or title or url,
+            "title": feed.name or title or url,
             "url": url,
             "htmlUrl": home or url,
             "iconUrl": photo or icon,
-            "categories": [{"id": LABEL + name, "label": name} for name in feed.labels[:1]],
+            "categories": [{"id": LABEL + label, "label": label}] if label else [],
         }
 
     def others(self, language: str) -> dict[str, Any]:
@@ -123,7 +118,7 @@ class NativeContents:
         )
         listed = [*await self.subscriptions(feeds), self.others(language)]
         origins = {one["id"]: {"streamId": one["id"], **{name: one[name] for name in _OF_ORIGIN}} for one in listed}
-        by_feed = {feed: origins[f"feed/{one.subscription.id}"] for feed, one in by_id.items()}
+        by_feed = {feed: origins[f"feed/{one.id}"] for feed, (one, _) in by_id.items()}
         for some in batches(ids):
             places, tags = await self._tagged(user, channels, some)
             left = [item for item in some if item in tags and item in places]

@@ -100,7 +100,7 @@ class NativeReading:
         )
         listed = {READING_LIST: [*places], **{LABEL + name: members[uid] for name, uid in labels.items()}}
         for feed, items in (await self._reading.by_feed(places.keys(), [*by_id])).items():
-            name = by_id[feed].subscription.id if feed in by_id else OTHER
+            name = by_id[feed][0].id if feed in by_id else OTHER
             listed.setdefault(f"feed/{name}", []).extend(items)
         counts = [
             {"id": name, "count": len(items), "newestItemTimestampUsec": str(max(map(places.__getitem__, items)))}

@@ -77,15 +77,6 @@ class Arrivals:
     newest: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Consecutive items of any state, and whether the channel shows each."""
-
-    rows: Sequence[Arrival]
-    stands: Sequence[bool]
-    more: bool
-
-
 async def read_arrivals(
     redis: Redis, user: str, uid: str, query: ArrivalQuery, now: float, credential: Credential | None = None
 ) -> tuple[Grant, Arrivals]:
@@ -97,7 +88,7 @@ async def read_arrivals(
     is_whole = uid == GLOBAL and query.view == "all"
     granted, piece = await _stretch(redis, user, uid, query, query.limit if is_whole else BATCH, now, credential)
     found = _Found(query)
-    while found.take(piece):
+    while found.take(*piece):
         _, piece = await _stretch(redis, user, uid, replace(query, after=str(found.position)), BATCH, now)
     return granted, found.arrivals()
 
@@ -113,18 +104,18 @@ class _Found:
         self._examined = 0
         self._more = False
 
-    def take(self, piece: _Stretch) -> bool:
-        """Collect a stretch; returns whether another one is needed."""
+    def take(self, rows: Sequence[Arrival], shown: Sequence[bool], more: bool) -> bool:
+        """Collect consecutive items, and whether the channel shows each; returns whether more are needed."""
         query = self._query
-        self._more = piece.more
-        if not piece.rows:
+        self._more = more
+        if not rows:
             return False
-        self.position = piece.rows[-1].position
-        self._newest = max(piece.rows[0].position, self.position, self._newest or 0)
-        self._examined += len(piece.rows)
+        self.position = rows[-1].position
+        self._newest = max(rows[0].position, self.position, self._newest or 0)
+        self._examined += len(rows)
         self._rows += [
             row
-            for row, stands in zip(piece.rows, piece.stands, strict=True)
+            for row, stands in zip(rows, shown, strict=True)
             if stands and (query.view == "all" or row.is_read == (query.view == "read"))
         ]
         return self._more and len(self._rows) < query.limit and self._examined < EXAMINED
@@ -141,8 +132,10 @@ class _Found:
 async def _stretch(
     redis: Redis, user: str, uid: str, query: ArrivalQuery, size: int, now: float,
     credential: Credential | None = None,
-) -> tuple[Grant, _Stretch]:  # fmt: skip
-    """Up to `size` items after the query's position, whatever their state."""
+) -> tuple[Grant, tuple[Sequence[Arrival], Sequence[bool], bool]]:  # fmt: skip
+    """Up to `size` items after the query's position, whatever their state; whether the channel shows each of them, and
+    whether more follow.
+    """
     token = {"token": keys.token(user, credential.digest), "behind": keys.behind(user)} if credential else {}
     call = load("arrival_page")(
         user,
@@ -164,7 +157,7 @@ async def _stretch(
     parts = text(pairs).split()
     read, kept = [digit == 48 for digit in unread], [digit == 49 for digit in saved]
     rows = [Arrival(*row) for row in zip(parts[0::2], map(int, parts[1::2]), read, kept, strict=True)]
-    return grant(user, scopes, behind=bool(behind)), _Stretch(rows, [digit == 49 for digit in stands], bool(more))
+    return grant(user, scopes, behind=bool(behind)), (rows, [digit == 49 for digit in stands], bool(more))
 
 
 class ArrivedItems(Protocol):
