@@ -21,7 +21,7 @@ from microsub.fetch import asking_for
 from microsub.formats.feed_links import FeedLink
 from microsub.model.sign_ins import sign_in_headers
 from microsub.search import PostSearch
-from microsub.timelines import Followed, Following, SignedFeeds, feed_name, in_turns
+from microsub.timelines import Followed, Following, SignedFeeds, in_turns
 from microsub.web.actions import Action, Call, Reply, Table, channel_in, instant, url_in
 from microsub.web.params import missing
 
@@ -37,7 +37,7 @@ def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
     wire: dict[str, Any] = {
         "type": "feed",
         "url": url,
-        "name": feed_name(followed.subscription, record),
+        "name": followed.name,
         "_id": followed.subscription.id,
     }
     if record.id != followed.subscription.id:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         reading_text,
         set_or_deleted,
     )
-    from microsub.feeds.requests import NO_REQUEST_SETTINGS, RequestSettings
+    from microsub.feeds.requests import choosing, chosen_policy
     from microsub.feeds.sign_ins import SignIns
     from microsub.feeds.sources import KIND, Source, SourceStore
     from microsub.feeds.trouble import Trouble

@@ -22,14 +22,8 @@ from typing import TYPE_CHECKING
 
 from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import canonical_feed_url, without_sign_in
-from microsub.configuration.model import InstanceSettings
-from microsub.feeds import (
-    LONGEST_HOLD,
-    NO_REQUEST_SETTINGS,
-    RequestSettings,
-    Trouble,
-    push_health,
-)
+from microsub.configuration.model import FeedPolicy, InstanceSettings
+from microsub.feeds import LONGEST_HOLD, Trouble, push_health
 from microsub.model.settings import UserAgent
 
 if TYPE_CHECKING:
@@ -55,7 +49,7 @@ class PollPolicy:
     user_agent: UserAgent | None = None
 
 
-def poll_policy(settings: InstanceSettings, url: str, chosen: RequestSettings = NO_REQUEST_SETTINGS) -> PollPolicy:
+def poll_policy(settings: InstanceSettings, url: str, chosen: FeedPolicy | None = None) -> PollPolicy:
     """The settings of the feed at the canonical `url`, in any spelling of its address, with or without a sign-in.
 
     What its followers have `chosen` holds where backend.json says nothing; their interval has the usual bounds.
@@ -66,9 +60,9 @@ def poll_policy(settings: InstanceSettings, url: str, chosen: RequestSettings = 
         spelled = {url, without_sign_in(url)}
         own = next((value for key, value in settings.feeds.items() if canonical_feed_url(key) in spelled), None)
     bounds = PollPolicy(least=polling.min_interval, most=polling.max_interval)
-    if chosen.interval is not None:
-        bounds = replace(bounds, fixed=min(max(chosen.interval, bounds.least), bounds.most))
-    bounds = replace(bounds, user_agent=chosen.user_agent)
+    if chosen is not None:
+        fixed = None if chosen.interval is None else min(max(chosen.interval, bounds.least), bounds.most)
+        bounds = replace(bounds, fixed=fixed, user_agent=chosen.user_agent)
     if own is None:
         return bounds
     fixed, agent = own.interval or bounds.fixed, own.user_agent or bounds.user_agent

@@ -21,7 +21,7 @@ from microsub.base.errors import ParseError, ParserUnavailable, ParsingStopped, 
 from microsub.base.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.base.urls import host_of, mask_credentials
 from microsub.configuration.model import InstanceSettings, default_settings
-from microsub.feeds import NEVER_POLLED, UNANNOUNCED, RequestSettings, Trouble, answered, describe, held_until
+from microsub.feeds import NEVER_POLLED, UNANNOUNCED, Trouble, answered, chosen_policy, describe, held_until
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.formats.feed_links import BETTER_FEEDS, NAMED_IN_HEAD, FeedLink, feeds_by_address
 from microsub.polling.move import MOST_MOVED, NOT_MOVED, instead_of_failure, instead_of_page, successor_of
@@ -195,7 +195,7 @@ class Poller:
 
     async def _fetch(self, due: FeedDue, subscribers: int) -> FetchResult:
         feed, start = due.feed, time.perf_counter()
-        agent = poll_policy(await self.settings(), feed.url, RequestSettings.of(feed)).user_agent
+        agent = poll_policy(await self.settings(), feed.url, chosen_policy(feed)).user_agent
         try:
             with holding_for([f"user {name}" for name in due.keys]):
                 # The record's own validators, never a copy's: a 304 means that the stored posts are complete.
@@ -413,7 +413,7 @@ class Poller:
             await self.feeds.update(feed.id, NEVER_POLLED, feed.reading)
             return PollResult(feed.id, "written", None, host_of(feed.url))
         history = history_of(feed, now)
-        policy = poll_policy(await self.settings(), feed.url, RequestSettings.of(feed))
+        policy = poll_policy(await self.settings(), feed.url, chosen_policy(feed))
         plan = plan_next(history, outcome, now, self.random(), policy)
         is_page = not isinstance(outcome, FeedAnswered)
         sighted = None if is_page and moved_to is None else with_sighting(history, moved_to, now)

@@ -26,6 +26,7 @@ from microsub.redis.scan import members
 from microsub.timelines.add import Adder
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.channels.store import Channels
+from microsub.timelines.feed_names import feed_name
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
 from microsub.timelines.restore import States, bring_back
@@ -57,6 +58,16 @@ class Followed:
 
     subscription: Subscription
     record: FeedRecord
+
+    @property
+    def name(self) -> str:
+        """The feed's name for the user."""
+        return feed_name(self.subscription, self.record)
+
+    @property
+    def address(self) -> str:
+        """The address without passwords; '' for a feed of this server."""
+        return "" if self.record.is_internal else mask_credentials(self.subscription.url)
 
 
 class Following:

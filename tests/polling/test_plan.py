@@ -9,7 +9,6 @@ import pytest
 from microsub.configuration.model import FeedPolicy, HostPolicy, InstanceSettings, Polling
 from microsub.feeds.condition import LONGEST_HOLD, held_now, held_until
 from microsub.feeds.record import FeedRecord
-from microsub.feeds.requests import RequestSettings
 from microsub.polling.plan import (
     Failed,
     FeedAnswered,
@@ -53,10 +52,10 @@ def test_feeds() -> None:
 
 def test_what_a_follower_chose() -> None:
     """Their interval has the instance's bounds; backend.json comes first."""
-    chosen = RequestSettings("browser", 60)
+    chosen = FeedPolicy(interval=60, user_agent="browser")
     plain = poll_policy(SETTINGS, "http://else.test/", chosen)
     assert (plain.fixed, plain.user_agent) == (600, "browser")
-    assert poll_policy(SETTINGS, "http://else.test/", RequestSettings(interval=9e9)).fixed == 7200
+    assert poll_policy(SETTINGS, "http://else.test/", FeedPolicy(interval=9e9)).fixed == 7200
     assert poll_policy(SETTINGS, "http://demo.test/feed", chosen).fixed == 5
     own = replace(SETTINGS, feeds={"http://else.test/": FeedPolicy(user_agent="compatible")})
     assert poll_policy(own, "http://else.test/", chosen).user_agent == "compatible"

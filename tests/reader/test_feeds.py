@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from microsub.feeds import RequestSettings
+from microsub.configuration.model import FeedPolicy
+from microsub.feeds import chosen_policy
 from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import Filters, FollowSettings
 from microsub.polling.on_demand import POLLS_OF_USER
-from microsub.reader.feeds import pages
 from microsub.reader.feeds.pages import AT_ONCE
 from microsub.redis.protocol import Redis
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
@@ -212,18 +212,18 @@ async def test_how_a_feed_is_asked_for(ann: ReadingVisitor, server: World) -> No
     await ann.browser.submit(await ann.get(shown), path, user_agent="browser", interval="30")
     record = await server.feeds.get(feed)
     assert record is not None
-    assert RequestSettings.of(record) == RequestSettings("browser", 1800)
+    assert chosen_policy(record) == FeedPolicy(1800, None, "browser")
     before = await ann.get(shown)
     await server.feeds.subscribe(feed, "ann", "other")
     await server.feeds.unsubscribe(feed, "ann", "other")
     record = await server.feeds.get(feed)
     assert record is not None
-    assert RequestSettings.of(record) == RequestSettings("browser", 1800)
+    assert chosen_policy(record) == FeedPolicy(1800, None, "browser")
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=FEED)
     record = await server.feeds.get(feed)
     assert record is not None
-    assert RequestSettings.of(record) == RequestSettings()
+    assert chosen_policy(record) == FeedPolicy()
     assert (await ann.browser.submit(before, path, user_agent="")).status == 403
     assert (await ann.get(shown)).tree.css_first("#requests") is None
     await server.accounts.set_admin("ann", True)
@@ -232,11 +232,11 @@ async def test_how_a_feed_is_asked_for(ann: ReadingVisitor, server: World) -> No
     await carl.post(action="follow", channel="home", url=FEED)
     record = await server.feeds.get(feed)
     assert record is not None
-    assert RequestSettings.of(record) == RequestSettings("compatible", 3600)
+    assert chosen_policy(record) == FeedPolicy(3600, None, "compatible")
     await ann.browser.submit(await ann.get(shown), path, user_agent="", interval="")
     record = await server.feeds.get(feed)
     assert record is not None
-    assert RequestSettings.of(record) == RequestSettings()
+    assert chosen_policy(record) == FeedPolicy()
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ async def test_a_filter_of_many_words_looks_once_at_each_name(
             folded.append(str(self))
             return super().casefold()
 
-    monkeypatch.setattr(pages, "feed_name", lambda *_: Name("A blog of a b c"))
+    monkeypatch.setattr("microsub.timelines.follow.feed_name", lambda *_: Name("A blog of a b c"))
     words = "+".join(["a", "b", "c", "blog", *["a"] * 90])
     assert "A blog of a b c" in (await ann.get(f"/feed?q={words}")).text
     assert folded == ["A blog of a b c"]

@@ -3,7 +3,7 @@
 -- Atomic: the first follower removes the time to live of the feed's keys and the last one sets it, so that no feed with
 -- followers, and no kept feed, can expire, in whatever order two of these calls run. A changed list gets a new edition,
 -- so that processes notice that their cached list is old. How the feed is asked for, if its only follower chose it, ends
--- with the first follow of another user (`RequestSettings`).
+-- with the first follow of another user (`choosing`).
 --
 -- KEYS  1 feed_subscribers  2 feed_edition  3 feed  4 feed_websub: what was agreed with its hub  5 feed_items  6 feed_guids
 --       7 feed_outbox  8 feed_tombstones

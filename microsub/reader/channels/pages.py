@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ from microsub.admin import Survey
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.plaintext import by_name
 from microsub.base.texts import N_, Sentence
-from microsub.base.urls import mask_credentials
 from microsub.feeds import FeedCondition, Feeds
 from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED, Channel, Subscription
 from microsub.model.settings import OwnChannelSettings, SettingsOf, UnreadStyle
@@ -142,23 +141,6 @@ async def _restore(
 # --- one channel ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SourceView:
-    """A feed of a channel with its health; `url` is empty if it has no publisher."""
-
-    feed: str
-    url: str
-    name: str
-    condition: FeedCondition
-
-    @classmethod
-    def of(cls, followed: Followed, now: float) -> SourceView:
-        """The facts about a follow."""
-        record, follow = followed.record, followed.subscription
-        url = "" if record.is_internal else mask_credentials(follow.url)
-        return cls(record.id, url, feed_name(follow, record), FeedCondition.of(record, now))
-
-
 MOST_SOURCES = 100
 """Feeds on one page of a channel."""
 
@@ -193,7 +175,7 @@ async def _channel(
         channel=channel,
         is_built_in=channel.uid in BUILT_IN,
         listed=listed,
-        sources=[SourceView.of(one, visit.now) for one in listed.shown],
+        sources=[(one, FeedCondition.of(one.record, visit.now)) for one in listed.shown],
         is_narrowed=is_narrowed,
         troubled=len(troubled),
         targets=[one for one in everywhere.own if one.uid != channel.uid],
@@ -210,7 +192,7 @@ async def _channel(
 
 
 def _by_name(followed: Sequence[Followed]) -> list[Followed]:
-    return sorted(followed, key=lambda one: by_name(feed_name(one.subscription, one.record)))
+    return sorted(followed, key=lambda one: by_name(one.name))
 
 
 def _needing_attention(followed: Sequence[Followed], now: float) -> list[Followed]:

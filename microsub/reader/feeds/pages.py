@@ -20,13 +20,8 @@ from microsub.base.plaintext import by_name, on_one_line
 from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, without_credentials
-from microsub.feeds import (
-    NO_REQUEST_SETTINGS,
-    FeedCondition,
-    FeedRecord,
-    Feeds,
-    RequestSettings,
-)
+from microsub.configuration.model import FeedPolicy
+from microsub.feeds import FeedCondition, FeedRecord, Feeds, choosing, chosen_policy
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
@@ -186,7 +181,7 @@ class FeedPages:
             is_locked=advice in _LOCKED,
             most_headers=MOST_HEADERS,
             is_polled=bool(record.poll_host) and not record.gone,
-            requests=RequestSettings.of(record) if may and record.poll_host else None,
+            requests=chosen_policy(record) if may and record.poll_host else None,
             channel=next((link for link in links if link.uid == uid), None),
             uid=uid,
             at=TimelinePlace(uid, "all", follow.feed),
@@ -258,11 +253,11 @@ class FeedPages:
             raise Forbidden(N_("Others follow this feed, too: only an admin can change how it is asked for."))
         agent = next((one for one in get_args(UserAgent) if one == visit.form.text("user_agent")), None)
         minutes = number_in(visit, "interval", LONGEST_MINUTES)
-        wanted = RequestSettings(agent, minutes * 60.0 if minutes else None)
+        wanted = FeedPolicy(interval=minutes * 60.0 if minutes else None, user_agent=agent)
         chooser = None if visit.require_session().admin else user
-        await self._feeds.update(follow.feed, wanted.fields(chooser))
+        await self._feeds.update(follow.feed, choosing(wanted, chooser))
         if not await self._may_set_requests(visit, follow.feed):  # another user has followed meanwhile
-            await self._feeds.update(follow.feed, NO_REQUEST_SETTINGS.fields())
+            await self._feeds.update(follow.feed, choosing(FeedPolicy()))
         return self._go(visit, uid, follow, done="yes")
 
     async def sign_in(self, visit: PageVisit) -> Response:
@@ -358,12 +353,7 @@ class FeedPages:
                 for one in everywhere.get(link.uid, ())
             ]
             found = [
-                FeedRow(
-                    one.subscription,
-                    feed_name(one.subscription, one.record),
-                    link,
-                    FeedCondition.of(one.record, visit.now),
-                )
+                FeedRow(one.subscription, one.name, link, FeedCondition.of(one.record, visit.now))
                 for link, one in followed
                 if not one.record.is_internal
             ]
