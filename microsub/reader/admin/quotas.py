@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 
 from starlette.responses import Response
@@ -37,18 +37,6 @@ _MOST: Mapping[str, int] = {one.name: one.metadata["le"] for one in fields(Quota
 _NUMBER = re.compile("[0-9]{1,15}")
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaField:
-    """A field of the form: what backend.json sets, what an admin chose here, and what else applies; 0: no limit."""
-
-    name: str
-    label: str
-    most: int
-    declared: int | None
-    chosen: int | None
-    usual: int
-
-
 def routes(
     site: PageSite,
     admins: Guard,
@@ -66,10 +54,9 @@ def routes(
 async def _form(accounts: Accounts, quotas: UserQuotas, visit: PageVisit) -> Response:
     name = await _user(accounts, visit)
     levels = await quotas.levels(name)
-    found = [
-        QuotaField(one, label, _MOST[one], *(getattr(level, one) for level in levels)) for one, label in LABELS.items()
-    ]
-    return shown(visit, "admin-quotas.html", name=name, quotas=found, is_done="done" in visit.query)
+    return shown(
+        visit, "admin-quotas.html", name=name, labels=LABELS, most=_MOST, levels=levels, is_done="done" in visit.query
+    )
 
 
 async def _choose(
