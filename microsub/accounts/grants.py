@@ -71,8 +71,8 @@ class Issued:
 class AppGrant:
     """One grant of a user to an app.
 
-    Times are Unix seconds; `renewed` None: never; `expires` is that of the refresh token; `used` is the last use of one
-    of its tokens, to within minutes, None: not yet. `source` is the id of the source to which the app posts, or empty.
+    Times are Unix seconds; `expires` is that of the refresh token; `used` is the last use of one of its tokens, to
+    within minutes, None: not yet. `source` is the id of the source to which the app posts, or empty.
     """
 
     id: str
@@ -81,7 +81,6 @@ class AppGrant:
     title: str
     scopes: frozenset[str]
     created: float
-    renewed: float | None
     expires: float
     used: float | None = None
     source: str = ""
@@ -206,11 +205,11 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
     if "refresh" not in fields:
         return None
     with reading(keys.grant(user, grant)):
-        renewed, used = (float(fields[name]) if name in fields else None for name in ("renewed", "used"))
+        used = float(fields["used"]) if "used" in fields else None
         scopes = frozenset(fields["scope"].split())
         created, expires = float(fields["created"]), float(fields["expires"])
         source = fields.get("source", "")
-        return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used, source)
+        return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, expires, used, source)
 
 
 @dataclass(frozen=True, slots=True)

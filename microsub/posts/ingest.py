@@ -81,7 +81,6 @@ class _Known:
 
     id: str
     hash: str
-    score: str
     author: str
     published: str
     common: str
@@ -289,7 +288,7 @@ class PostWriter:
             digest, score, author, published, common, registered, version, confirmed, note, *names = texts
             if score:
                 latest, since = max(version, confirmed), float(registered or 0)
-                known[guid] = _Known(item_id, digest, score, author, published, common, since, latest, note, *names)
+                known[guid] = _Known(item_id, digest, author, published, common, since, latest, note, *names)
         return known
 
     async def _claim(

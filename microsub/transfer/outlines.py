@@ -117,8 +117,7 @@ READ_LIST = Task(read_list)
 class _Node:
     """An open element; `folder` is its index among the folders, -1 for a feed or none."""
 
-    tag: str
-    line: int = 0
+    line: int
     name: str = ""
     folder: int = -1
     children: int = 0
@@ -201,7 +200,7 @@ class _Reader:
         parent = self._open[-1] if self._open else None
         if parent is not None:
             parent.children += 1
-        node = _Node("outline", line)
+        node = _Node(line)
         self._open.append(node)
         node.name = _line(said.get("text") or said.get("title") or "")
         kind = said.get("type", "").lower()
