@@ -39,7 +39,7 @@ from microsub.cli.options import (
 
 if TYPE_CHECKING:
     from microsub.cache import CachedFeed
-    from microsub.feeds import FeedRecord
+    from microsub.feeds import FeedRecord, PushHealth
     from microsub.fetch import Fetched
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
@@ -308,15 +308,20 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
     Example: microsub feed list --failing
     """
     from microsub.admin import followed_feeds
-    from microsub.feeds import state_of
+    from microsub.feeds import push_health, state_of
 
-    every = [one async for one in followed_feeds(stores.feeds)]
-    found = [(feed, count) for feed, count in every if not failing or state_of(feed) in {"failing", "gone"}]
+    now = time.time()
+    every = [(state_of(feed), feed, count) async for feed, count in followed_feeds(stores.feeds)]
+    found = [
+        (state, feed, count, push_health(feed, now))
+        for state, feed, count in every
+        if not failing or state in {"failing", "gone"}
+    ]
     if as_json:
         print_json([_feed_as_json(*one) for one in found])
         return
     for one in found:
-        say(_feed_line(*one, time.time()))
+        say(_feed_line(*one, now))
     if not found:
         say("no failing feeds" if failing else "no followed feeds", err=True)
 
@@ -408,10 +413,7 @@ def _password() -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _feed_as_json(record: FeedRecord, followers: int) -> dict[str, object]:
-    from microsub.feeds import push_health, state_of
-
-    state = state_of(record)
+def _feed_as_json(state: str, record: FeedRecord, followers: int, push: PushHealth) -> dict[str, object]:
     return {
         "id": record.id,
         "url": mask_credentials(record.url),
@@ -423,22 +425,18 @@ def _feed_as_json(record: FeedRecord, followers: int) -> dict[str, object]:
         "failures": record.failures,
         "error": record.last_error if state in {"failing", "gone"} else None,
         "error_at": as_instant(record.last_error_at) if state in {"failing", "gone"} else None,
-        "push": as_push(push_health(record, time.time())),
+        "push": as_push(push),
     }
 
 
-def _feed_line(record: FeedRecord, followers: int, now: float) -> str:
-    from microsub.feeds import push_health, state_of
-
-    state = state_of(record)
+def _feed_line(state: str, record: FeedRecord, followers: int, push: PushHealth, now: float) -> str:
     parts = [f"{state:<7}", f"{counted(followers, 'follower'):<12}", mask_credentials(record.url)]
     if state == "failing":
         often = f" ({record.failures} times in a row)" if record.failures > 1 else ""
         error = record.last_error or ""
         parts.append(f"{_for_admins(error.partition(':')[0], error)}{often}")
     if record.hub:
-        health = push_health(record, now)
-        parts.append("pushed" if health.pushed else f"polled: {health.why}")
+        parts.append("pushed" if push.pushed else f"polled: {push.why}")
     if record.next_poll is not None and state not in {"gone", "written"}:
         parts.append(f"next poll {'now' if record.next_poll <= now else f'in {_duration(record.next_poll - now)}'}")
     return escaped("  ".join(parts))
