@@ -280,13 +280,11 @@ class CachingFetcher:
         storage: Storage | Bytes,
         fetcher: Fetching,
         *,
-        ttl: float = DEFAULT_TTL,
         keep: float = math.inf,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._copies = SharedCopies(as_storage(storage), fetcher, keep=keep, clock=clock)
         self._fetcher = fetcher
-        self._ttl = ttl
         self._clock = clock
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
@@ -296,7 +294,7 @@ class CachingFetcher:
         """
         if without_credentials(request.url) != request.url:
             return await self._fetcher.fetch(request)
-        found = await self._copies.find(Ask(request, self._ttl), _judge)
+        found = await self._copies.find(Ask(request), _judge)
         if request.since is not None or found.document is None:
             return await self._for_poll(request, found)
         return await self._from(request, found.document)

@@ -125,7 +125,6 @@ class Profiles:
         *,
         private: bool = False,
         own: str | None = None,
-        most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sender = sender
@@ -133,10 +132,10 @@ class Profiles:
         self._private = private
         self._own = own
         self._people: TtlCache[Profile] = TtlCache(
-            lifetime=PROFILE, failures=PROFILE_FAILURE, most=most, at_once=AT_ONCE, clock=clock
+            lifetime=PROFILE, failures=PROFILE_FAILURE, most=MOST, at_once=AT_ONCE, clock=clock
         )
         self._servers: TtlCache[ServerMetadata] = TtlCache(
-            lifetime=PROFILE, failures=PROFILE_FAILURE, most=most, at_once=AT_ONCE, clock=clock
+            lifetime=PROFILE, failures=PROFILE_FAILURE, most=MOST, at_once=AT_ONCE, clock=clock
         )
 
     async def discover(self, me: str, *, max_age: float | None = None) -> Profile:

@@ -288,9 +288,9 @@ class NativeWorld(Bench):
         expect(len(found) == 1, "the requested item in stream/items/contents", found)
         return found[0]
 
-    def is_unread(self, one: str, feed: str | None = None) -> bool:
+    def is_unread(self, one: str) -> bool:
         """Whether an item of the scene is in the list of those that aren't read."""
-        return one in self.client.ids(feed or self.scene.feed, xt=READ)
+        return one in self.client.ids(self.scene.feed, xt=READ)
 
 
 def _kinds(now: datetime) -> list[SamplePost]:

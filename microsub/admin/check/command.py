@@ -122,9 +122,6 @@ def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:
 # --- remedies: they do no harm if their finding no longer exists ------------------------------------------------------
 
 
-_AT_ONCE = 200
-
-
 async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
     """Repair what can be repaired here; `admin.follow_repair` handles "derive".
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 from markupsafe import Markup
 from starlette.responses import Response
@@ -78,7 +78,6 @@ class FeedRow:
         return self.condition.state in {"failing", "gone"}
 
 
-Sorting = Literal["name", "channel", "posts", "last", "trouble"]
 _SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
     "name": lambda row: by_name(row.name),
     "channel": lambda row: (by_name(row.channel.name), by_name(row.name)),

@@ -65,8 +65,6 @@ class ChannelNames:
 _AND_HIDDEN = -2
 """The reply of lua/channel_list.lua if too many items would have to be compared, and feeds are hidden in *All*."""
 
-_FIRST = (keys.channel, keys.channel_feeds, keys.posts)
-
 
 class Channels(Follows):
     """Channels and their follows.
