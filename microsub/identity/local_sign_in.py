@@ -66,18 +66,12 @@ _BETWEEN = "~"
 _LINK = "link"
 
 
-@dataclass(frozen=True, slots=True)
-class SignInOrigin:
-    """The origin of an attempt: the client's address, and the cookie of a known browser."""
-
-    address: str
-    devices: str = ""
-
-
 class LocalSignIn:
     """Recognises users by their password, passkey or one-time link, and stores new credentials.
 
-    Close it at the end. New credentials by a one-time link, or a new password, end the user's sessions.
+    Close it at the end. Attempts come from a client's `address`, and perhaps with the cookie of a known browser
+    (`devices`), which is counted for itself. New credentials by a one-time link, or a new password, end the user's
+    sessions.
     """
 
     def __init__(
@@ -101,28 +95,30 @@ class LocalSignIn:
         """End the hashing threads."""
         self.hasher.close()
 
-    async def by_password(self, who: str, password: str, where: SignInOrigin, now: float) -> SignedInPerson:
+    async def by_password(self, who: str, password: str, address: str, devices: str, now: float) -> SignedInPerson:
         """The user with that name or web address, if the password is right.
 
         Raises NotRecognised, TooManyRequests.
         """
         user = who if self._addresses is None else await self._addresses.meant(who)
-        right, found = await asyncio.gather(self._is_right(user, password, where, now), self._accounts.user(user))
+        right, found = await asyncio.gather(
+            self._is_right(user, password, address, devices, now), self._accounts.user(user)
+        )
         if not right:
             raise NotRecognised(N_("The name or password is incorrect."))
         return _recognised(user, found, "with a password")
 
-    async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyMessage:
+    async def ask_for_passkey(self, base: str, address: str, now: float) -> PasskeyMessage:
         """The passkey options for a visitor who isn't recognised yet.
 
         Raises TooManyRequests, NotImplementedHere.
         """
-        await self._attempts.begin_challenge(where.address, now)
+        await self._attempts.begin_challenge(address, now)
         return await self.passkeys.ask_to_use(base)
 
-    async def by_passkey(self, base: str, answered: PasskeyMessage, where: SignInOrigin, now: float) -> SignedInPerson:
+    async def by_passkey(self, base: str, answered: PasskeyMessage, address: str, now: float) -> SignedInPerson:
         """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
-        user = await self._passkey_of(base, answered, where, now)
+        user = await self._passkey_of(base, answered, address, now)
         return _recognised(user, await self._accounts.user(user), "with a passkey")
 
     async def make_link(self, user: str) -> str:
@@ -142,20 +138,20 @@ class LocalSignIn:
         user = about["user"]
         return _recognised(user, await self._accounts.user(user), "by the link of the server's start")
 
-    async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
+    async def confirm(self, user: str, session: str, password: str, address: str, devices: str, now: float) -> None:
         """Confirm the session of that id by password, so that its user may change credentials.
 
         Raises NotRecognised, TooManyRequests.
         """
-        if not await self._is_right(user, password, where, now):
+        if not await self._is_right(user, password, address, devices, now):
             raise NotRecognised(N_("The password is incorrect."))
         await self.sessions.confirm(user, session)
 
     async def confirm_by_passkey(
-        self, base: str, user: str, session: str, answered: PasskeyMessage, where: SignInOrigin, now: float
+        self, base: str, user: str, session: str, answered: PasskeyMessage, address: str, now: float
     ) -> None:
         """Confirm it by a passkey of that user. Raises NotRecognised, TooManyRequests."""
-        if await self._passkey_of(base, answered, where, now) != user:
+        if await self._passkey_of(base, answered, address, now) != user:
             raise NotRecognised(N_("This is not a passkey of yours."))
         await self.sessions.confirm(user, session)
 
@@ -239,16 +235,16 @@ class LocalSignIn:
 
     # ---
 
-    async def _is_right(self, user: str, password: str, where: SignInOrigin, now: float) -> bool:
+    async def _is_right(self, user: str, password: str, address: str, devices: str, now: float) -> bool:
         """Whether that is the user's password; the attempt is counted."""
-        cookie = next((one for one in _held(where.devices) if owner_in(one) == user), "")
+        cookie = next((one for one in _held(devices) if owner_in(one) == user), "")
         with _paused_counted("password"):
             known, _ = await asyncio.gather(
                 self.credentials.knows_device(user, cookie, now), self._attempts.require_hash(user, now)
             )
         # A known browser has its own count, and waits for nobody.
-        async with nullcontext() if known else self._turn(where.address):
-            return await self._is_right_now(user, password, where.address, now, cookie if known else "")
+        async with nullcontext() if known else self._turn(address):
+            return await self._is_right_now(user, password, address, now, cookie if known else "")
 
     async def _is_right_now(self, user: str, password: str, address: str, now: float, device: str) -> bool:
         with _paused_counted("password"):
@@ -267,15 +263,15 @@ class LocalSignIn:
             log.info("a password was wrong", address=network_of(address), known_browser=bool(device))
         return right
 
-    async def _passkey_of(self, base: str, answered: PasskeyMessage, where: SignInOrigin, now: float) -> str:
-        async with self._turn(where.address):
+    async def _passkey_of(self, base: str, answered: PasskeyMessage, address: str, now: float) -> str:
+        async with self._turn(address):
             with _paused_counted("passkey"):
-                attempt = await self._attempts.begin_anonymous(where.address, now)
+                attempt = await self._attempts.begin_anonymous(address, now)
             try:
                 user = await self.passkeys.use(base, answered, now)
             except RequestError as refused:
                 LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
-                log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
+                log.info("a passkey was refused", address=network_of(address), why=refused.description)
                 raise NotRecognised(refused.description) from None
             LOCAL_SIGN_INS.labels("passkey", "right").inc()
             await self._attempts.succeeded(attempt)

@@ -13,7 +13,7 @@ from microsub.accounts.store import Accounts
 from microsub.base.errors import NotRecognised, TooManyRequests
 from microsub.identity.admission import UserAddresses
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
-from microsub.identity.local_sign_in import LocalSignIn, SignInOrigin
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.passwords import Hasher, Passwords
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
@@ -38,7 +38,7 @@ class House:
     async def knock(self, password: str, address: str, now: float, who: str = ANN, devices: str = "") -> str:
         """`in`, `wrong`, or `wait`: the password wasn't checked."""
         try:
-            found = await self.door.by_password(who, password, SignInOrigin(address, devices), now)
+            found = await self.door.by_password(who, password, address, devices, now)
         except NotRecognised:
             return "wrong"
         except TooManyRequests:

@@ -25,7 +25,6 @@ from microsub.identity.pages.visits import (
     passkey_answer,
     passkey_question,
     sign_in_as,
-    sign_in_origin,
     sign_out,
 )
 from microsub.identity.protocol.documents import microsub_line
@@ -188,7 +187,7 @@ async def _credentials(local: LocalSignIn, visit: PageVisit) -> Response:
 
 async def _confirm(local: LocalSignIn, visit: PageVisit) -> Response:
     session, password = visit.require_session(), visit.form.get("password", "")
-    await local.confirm(session.user, session.id, password, sign_in_origin(visit), visit.now)
+    await local.confirm(session.user, session.id, password, visit.address, visit.cookie("devices"), visit.now)
     return visit.go(next_path(visit.form) or CREDENTIALS)
 
 
@@ -198,7 +197,7 @@ async def _begin_confirming(local: LocalSignIn, visit: PageVisit) -> Response:
 
 async def _confirm_by_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
     session, answer = visit.require_session(), passkey_answer(visit)
-    await local.confirm_by_passkey(visit.base, session.user, session.id, answer, sign_in_origin(visit), visit.now)
+    await local.confirm_by_passkey(visit.base, session.user, session.id, answer, visit.address, visit.now)
     return visit.go(next_path(visit.form) or CREDENTIALS)
 
 

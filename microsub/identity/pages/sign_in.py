@@ -31,7 +31,6 @@ from microsub.identity.pages.visits import (
     passkey_question,
     sign_in,
     sign_in_as,
-    sign_in_origin,
 )
 from microsub.identity.protocol.documents import microsub_line, provider_lines
 from microsub.identity.provider import IndieAuthProvider
@@ -141,16 +140,16 @@ async def _finish(signing_in: SignInClient, local: LocalSignIn, visit: PageVisit
 
 async def _by_password(local: LocalSignIn, visit: PageVisit) -> Response:
     who, password = visit.form.text("who"), visit.form.get("password", "")
-    found = await local.by_password(who, password, sign_in_origin(visit), visit.now)
+    found = await local.by_password(who, password, visit.address, visit.cookie("devices"), visit.now)
     return await sign_in(local, found, visit, next_=next_path(visit.form))
 
 
 async def _begin_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
-    return passkey_question(await local.ask_for_passkey(visit.base, sign_in_origin(visit), visit.now))
+    return passkey_question(await local.ask_for_passkey(visit.base, visit.address, visit.now))
 
 
 async def _by_passkey(local: LocalSignIn, visit: PageVisit) -> Response:
-    found = await local.by_passkey(visit.base, passkey_answer(visit), sign_in_origin(visit), visit.now)
+    found = await local.by_passkey(visit.base, passkey_answer(visit), visit.address, visit.now)
     return await sign_in(local, found, visit, next_=next_path(visit.form))
 
 

@@ -13,7 +13,7 @@ from microsub.accounts import Sessions, SignedInPerson
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.identity.clients import Asker
-from microsub.identity.local_sign_in import LocalSignIn, SignInOrigin
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.passkeys import PasskeyMessage, relying_party
 from microsub.identity.passwords import repeated_password
 from microsub.identity.protocol.documents import is_own, profile_page
@@ -50,11 +50,6 @@ async def sign_out(sessions: Sessions, visit: PageVisit) -> None:
     if visit.session is not None:
         await sessions.end(visit.session.user, visit.session.id)
     await visit.change_session(None)
-
-
-def sign_in_origin(visit: PageVisit) -> SignInOrigin:
-    """The client's address, and the cookie of a known browser."""
-    return SignInOrigin(visit.address, visit.cookie("devices"))
 
 
 def asker(visit: PageVisit) -> Asker:
