@@ -130,9 +130,8 @@ async def live(world: World) -> None:
     versions = await world.parts.output_contents.versions(found[:4])
     await world.outputs.edit(output, "add", versions, now)
     for rows in (await world.outputs.rows(output, now), (await world.outputs.rows(output, now))[:2]):
-        assert await world.outputs.settle(
-            output, await world.outputs.reserve(output, rows, now), now, shown=[row.item for row in rows]
-        )
+        reservation, _ = await world.outputs.reserve(output, rows, now)
+        assert await world.outputs.settle(output, reservation, now, shown=[row.item for row in rows])
     await world.outputs.edit(output, "remove", {found[3]: versions[found[3]]}, now + 1)
     await world.redis.command("DEL", keys.item(found[10]))
     await keep_reading(world, found[1:3])
