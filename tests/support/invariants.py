@@ -50,8 +50,8 @@ async def wrong_newest(redis: Redis, user: str, uid: str) -> list[str]:
     return [one.decode() for _, one in sorted({*found} ^ {*expected})]
 
 
-async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
-    """All faults in a user's order of arrival, by kind; empty if there are none."""
+async def wrong_arrivals(redis: Redis, user: str) -> list[tuple[str, str]]:
+    """All faults in a user's order of arrival, each with its item."""
     lists = [keys.channels(user), keys.removed_channels(user)]
     uids = [uid.decode() for reply in await redis.pipeline([("ZRANGE", key, 0, -1) for key in lists]) for uid in reply]
     shown: Counter[str] = Counter()
@@ -60,9 +60,8 @@ async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
     places, more = await redis.pipeline([("ZRANGE", keys.arrivals(user), 0, -1), ("HGETALL", keys.arrivals_more(user))])
     counts = {key.decode(): int(value) for key, value in zip(more[0::2], more[1::2], strict=True)}
     if counts.pop("last", None) is None:
-        return {"kept without an end": [one.decode() for one in places]} if places else {}
-    found = disagreeing_arrivals(shown, [one.decode() for one in places], counts)
-    return {what: items for what, items in found.items() if items}
+        return [(one.decode(), "kept without an end") for one in places]
+    return sorted(disagreeing_arrivals(shown, [one.decode() for one in places], counts))
 
 
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:

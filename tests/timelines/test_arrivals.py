@@ -58,7 +58,7 @@ async def test_a_deleted_channel_takes_its_items_along(world: OneReader) -> None
     assert await world.arrivals(size=1000) == before
     await world.channels.delete(ANN, "home")
     assert await ids(world) == ["3", "2000"]
-    assert await wrong_arrivals(world.redis, ANN) == {}
+    assert await wrong_arrivals(world.redis, ANN) == []
     assert await world.redis.command("HKEYS", keys.arrivals_more(ANN)) == [b"last"]
 
 
@@ -114,7 +114,7 @@ async def test_a_lost_timeline_arrives_again_once(world: OneReader) -> None:
     assert await ids(world) == []
     await world.add("home", item(1), item(2))
     assert await ids(world) == ["1", "2"]
-    assert await wrong_arrivals(world.redis, ANN) == {}
+    assert await wrong_arrivals(world.redis, ANN) == []
 
 
 async def test_few_are_found_among_many_in_few_round_trips(world: OneReader) -> None:
@@ -267,7 +267,7 @@ async def test_the_first_sync_has_everything_before_what_arrives_later(redis: Re
     world = await unkept(redis)
     assert not await keep_order(redis, world.items, ANN, NOW)
     assert await ids(world) == [*(str(number) for number in range(1, 12)), "12"]
-    assert await wrong_arrivals(redis, ANN) == {}
+    assert await wrong_arrivals(redis, ANN) == []
     (last,) = (row.position for row in (await world.arrivals())[-1:])
     assert last < NOW * 1_000_000
     await world.add("home", item(13, 5.0))
@@ -276,7 +276,7 @@ async def test_the_first_sync_has_everything_before_what_arrives_later(redis: Re
     assert [row.id for row in page.rows] == ["13"]
     assert (await arrivals.read_newcomers(redis, ANN, "work", int(NOW * 1_000_000), 10))[0] == ["2"]
     assert await keep_order(redis, world.items, ANN, NOW + 100)
-    assert await wrong_arrivals(redis, ANN) == {}
+    assert await wrong_arrivals(redis, ANN) == []
 
 
 async def test_others_are_answered_while_a_first_sync_orders_items(
@@ -293,7 +293,7 @@ async def test_others_are_answered_while_a_first_sync_orders_items(
     await keep_order(redis, world.items, ANN, NOW)
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
-    assert await wrong_arrivals(redis, ANN) == {}
+    assert await wrong_arrivals(redis, ANN) == []
 
 
 async def test_changes_during_the_first_sync_are_counted(redis: Redis) -> None:
@@ -305,7 +305,7 @@ async def test_changes_during_the_first_sync_are_counted(redis: Redis) -> None:
         await keep_order(syncing, world.items, ANN, NOW)
         if not syncing.done:
             break
-        assert await wrong_arrivals(redis, ANN) == {}
+        assert await wrong_arrivals(redis, ANN) == []
         assert set(await ids(world)) == {*(str(number) for number in range(1, 14))} - {"4"}
         # Before the first round trip it was there already, found long ago.
         assert ((await places_of(redis, ANN, ["13"]))["13"] >= NOW * 1_000_000) == (trip > 0)

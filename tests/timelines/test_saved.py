@@ -200,7 +200,7 @@ async def test_killed_between_any_two_steps(real_redis: Redis) -> None:
 
     async def state() -> tuple[list[str], ...]:
         assert await violations(redis, ANN, SAVED) == []
-        assert await wrong_arrivals(redis, ANN) == {}
+        assert await wrong_arrivals(redis, ANN) == []
         return await dying.ids("home"), await dying.ids("saved")
 
     assert await killed_anywhere(redis, prepare, act, state) == 4

@@ -288,6 +288,5 @@ def arrivals_agree(
     user: str, shown: Mapping[str, int], places: Collection[str], more: Mapping[str, int]
 ) -> Iterator[Finding]:
     """Invariant 8, for one user: how many channels show each item, and the contents of the order."""
-    for what, items in disagreeing_arrivals(shown, places, more).items():
-        for item in items:
-            yield Finding("timelines", f"{user} {item}", what, InTimeline(user, None, item))
+    for item, what in disagreeing_arrivals(shown, places, more):
+        yield Finding("timelines", f"{user} {item}", what, InTimeline(user, None, item))

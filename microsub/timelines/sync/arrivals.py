@@ -13,7 +13,7 @@ a native app that reads, a device that is notified of posts, an output feed that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, repeat
 from typing import Literal, NamedTuple, Protocol
@@ -425,13 +425,17 @@ async def repair_all_arrivals(redis: Redis, user: str, now: float) -> None:
 
 def disagreeing_arrivals(
     shown: Mapping[str, int], places: Iterable[str], more: Mapping[str, int]
-) -> dict[str, list[str]]:
-    """Items whose position disagrees with the number of channels that show them, by kind of error. Pure."""
+) -> Iterator[tuple[str, str]]:
+    """Each item whose position disagrees with the number of channels that show it, with the error. Pure.
+
+    A number that changes changes the error's text, so that no error stays the same while a user's feeds are filled.
+    """
     placed = set(places)
-    counted = {item: count for item, count in shown.items() if count > 1}
-    wrong = {item for item in counted.keys() | more.keys() if counted.get(item, 1) != more.get(item, 0) + 1}
-    return {
-        "shown, but not in the order of arrival": sorted(shown.keys() - placed),
-        "in the order of arrival, though no channel shows it": sorted(placed - shown.keys()),
-        "in the order of arrival with a wrong number of channels": sorted(wrong),
-    }
+    for item in sorted(shown.keys() - placed):
+        yield item, "shown, but not in the order of arrival"
+    for item in sorted(placed - shown.keys()):
+        yield item, "in the order of arrival, though no channel shows it"
+    for item in sorted({item for item, count in shown.items() if count > 1} | more.keys()):
+        there, counted = max(1, shown.get(item, 0)), more.get(item, 0) + 1
+        if there != counted:
+            yield item, f"counted as shown in {counted} channels by the order of arrival, not in {there}"

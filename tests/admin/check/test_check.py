@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,11 +11,13 @@ from microsub.accounts.credentials import LocalCredentials, Passkey
 from microsub.accounts.foreign import ForeignTokens, Vouched
 from microsub.accounts.sessions import Sessions
 from microsub.accounts.store import User
+from microsub.admin.check.command import check_store
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
 from tests.support.timelines import readings_of_layout_14
+from tests.support.waiting import wait_until
 
 A, B, C = "1", "2", "3"
 COPIES = keys.duplicates("a.example")
@@ -116,7 +119,10 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [("ZREM", keys.arrivals("ann"), "1")], "ann 1", "not in the order of arrival",
     ),
     "a place of nothing": ([("ZADD", keys.arrivals("ann"), 5, "99")], "ann 99", "though no channel shows it"),
-    "counted wrong": ([("HSET", keys.arrivals_more("ann"), "1", 3)], "ann 1", "with a wrong number of channels"),
+    "counted wrong": (
+        [("HSET", keys.arrivals_more("ann"), "1", 3)],
+        "ann 1", "counted as shown in 4 channels by the order of arrival, not in 1",
+    ),
     "no order of arrival": ([("DEL", keys.arrivals("bob"))], "bob 1", "not in the order"),
     "hidden for nothing": ([("DEL", keys.muted("ann", "work"))], "ann/work 13", "though not muted"),
     "item unclaimed": (
@@ -186,6 +192,22 @@ async def test_a_condemned_item_is_no_finding(lived_in: LivedIn) -> None:
     await lived_in.redis.command("HSET", keys.item("18"), "condemned", "5")
     await lived_in.redis.command("ZREM", keys.feed_items(C), "18")
     assert (await lived_in.check()).left == ()
+
+
+async def test_a_number_of_channels_that_grows_is_no_finding(lived_in: LivedIn) -> None:
+    """It differs from look to look while the feeds of a user are filled."""
+
+    async def count() -> None:
+        while True:
+            await lived_in.redis.command("HINCRBY", keys.arrivals_more("ann"), "1", 1)
+            await asyncio.sleep(0.01)
+
+    counting = asyncio.create_task(count())
+    await wait_until(lambda: lived_in.redis.command("HGET", keys.arrivals_more("ann"), "1"))
+    report = await check_store(lived_in.redis, lived_in.follow_repair, clock=lived_in.clock, pause=0.3)
+    counting.cancel()
+    assert report.left == ()
+    await lived_in.redis.command("HDEL", keys.arrivals_more("ann"), "1")
 
 
 async def test_an_unknown_key_is_reported_and_not_changed(lived_in: LivedIn) -> None:

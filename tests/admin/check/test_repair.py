@@ -41,5 +41,5 @@ async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> 
     shown = await world.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1)
     await repair_arrivals(world.redis, ANN, [one.decode() for one in shown], NOW)
     await repair_all_arrivals(world.redis, ANN, NOW)
-    assert await wrong_arrivals(world.redis, ANN) == {}
+    assert await wrong_arrivals(world.redis, ANN) == []
     assert set(await world.redis.command("SORT", keys.unread(ANN, "home"))) <= unread
