@@ -18,6 +18,7 @@ from microsub.base.digests import new_secret
 from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import host_of
 from microsub.hub.subscriptions import HubSubscription, SubscriptionRequest
+from microsub.model.reader import ChannelKey
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import fields, reading, text, texts
@@ -230,18 +231,19 @@ async def hub_status(redis: Redis, now: float) -> dict[str, CallbackHealth]:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelTopic:
-    """A channel; `address` is that of its topic."""
+class PostsTopic:
+    """The newest posts of a `channel`, or of a stored `feed`; `address` is that of the topic."""
 
-    user: str
-    uid: str
-    name: str
     address: str
+    title: str
+    home: str
+    channel: ChannelKey | None = None
+    feed: str = ""
 
     @property
     def owner(self) -> str:
         """The owner of its subscriptions."""
-        return f"user {self.user}"
+        return f"feed {self.feed}" if self.channel is None else f"user {self.channel[0]}"
 
     @property
     def source(self) -> str:
@@ -264,7 +266,7 @@ class ChannelTopics:
             raise await absent(self._redis, user, uid)
         return self._address(user, uid, text(found)) if found else None
 
-    async def find(self, path: str) -> ChannelTopic | None:
+    async def find(self, path: str) -> PostsTopic | None:
         """The channel at a path below `PATH`."""
         match = _CHANNEL.fullmatch(path)
         if match is None:
@@ -278,11 +280,11 @@ class ChannelTopics:
         )
         if name is None or removed is not None or is_disabled or not hmac.compare_digest(secret or b"", shown.encode()):
             return None
-        return ChannelTopic(user, uid, text(name), self._address(user, uid, shown))
+        return PostsTopic(self._address(user, uid, shown), text(name), f"{self._base}/", (user, uid))
 
-    async def newest(self, topic: ChannelTopic) -> list[str]:
+    async def newest(self, user: str, uid: str) -> list[str]:
         """The ids of the channel's newest items."""
-        return texts(await self._redis.command("ZREVRANGE", keys.posts(topic.user, topic.uid), 0, NEWEST - 1))
+        return texts(await self._redis.command("ZREVRANGE", keys.posts(user, uid), 0, NEWEST - 1))
 
     def _address(self, user: str, uid: str, secret: str) -> str:
         return f"{self._base}{PATH}/channels/{user}/{uid}.{secret}.json"

@@ -19,10 +19,10 @@ from urllib.parse import parse_qsl, quote
 from microsub.base.digests import short_digest
 from microsub.base.errors import RequestError
 from microsub.base.locks import KeyedLocks
-from microsub.feeds import FeedRecord, Feeds, OutputAddress, OutputFeed, OutputStore, is_public
+from microsub.feeds import Feeds, OutputAddress, OutputFeed, OutputStore, is_public
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
-from microsub.hub.store import NEWEST, PATH, ChannelTopic, ChannelTopics
+from microsub.hub.store import NEWEST, PATH, ChannelTopics, PostsTopic
 from microsub.model.jf2 import Entry
 from microsub.posts import Items
 from microsub.web.paths import HUB, OUTPUTS
@@ -58,25 +58,7 @@ class OutputTopic:
         return self.feed.id
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFeedTopic:
-    """The stored posts of a feed; `address` is that of the topic."""
-
-    feed: FeedRecord
-    address: str
-
-    @property
-    def owner(self) -> str:
-        """The owner of its subscriptions."""
-        return f"feed {self.feed.id}"
-
-    @property
-    def source(self) -> str:
-        """The source of its version."""
-        return self.address
-
-
-Topic = OutputTopic | ChannelTopic | StoredFeedTopic
+Topic = OutputTopic | PostsTopic
 
 
 class OutputDocuments(Protocol):
@@ -148,7 +130,7 @@ class Topics:
         match topic:
             case OutputTopic(feed=feed):
                 await self._contents.refresh(feed, self._clock())
-            case ChannelTopic(user=user, uid=uid) if self._fill is not None:
+            case PostsTopic(channel=(user, uid)) if self._fill is not None:
                 await self._fill(user, uid, self._clock())
 
     async def version(self, topic: Topic) -> str:
@@ -181,29 +163,24 @@ class Topics:
         body = await asyncio.to_thread(FORMATS[form].write, made)
         return TopicDocument(version, made.addresses[form], FORMATS[form].content_type, body)
 
-    async def _listed(self, topic: ChannelTopic | StoredFeedTopic) -> tuple[Sequence[str], str]:
+    async def _listed(self, topic: PostsTopic) -> tuple[Sequence[str], str]:
         """The ids that a document lists, and its version, which is derived from the posts' hashes."""
-        if isinstance(topic, ChannelTopic):
-            ids = await self.channels.newest(topic)
+        if topic.channel is not None:
+            ids = await self.channels.newest(*topic.channel)
         else:
-            ids = await self._items.newest(topic.feed.id, NEWEST)
+            ids = await self._items.newest(topic.feed, NEWEST)
         hashes = await self._items.fields(ids, ("hash",))
         marks = [item.encode() + b" " + (hash_ or b"") for item, (hash_,) in zip(ids, hashes, strict=True)]
         return ids, short_digest(b"\n".join(marks))
 
-    async def _feed_document(self, topic: ChannelTopic | StoredFeedTopic, ids: Sequence[str]) -> FeedDocument:
-        user = topic.user if isinstance(topic, ChannelTopic) else ""
-        entries = await self._contents.entries(ids, user)
+    async def _feed_document(self, topic: PostsTopic, ids: Sequence[str]) -> FeedDocument:
+        entries = await self._contents.entries(ids, topic.channel[0] if topic.channel is not None else "")
         rows = await self._items.fields(ids, ("updated", "score"))
         moments = [float(value) for row in rows for value in row[:1] if value]
-        if isinstance(topic, ChannelTopic):
-            title, home = topic.name, f"{self._base}/"
-        else:
-            title, home = topic.feed.title or topic.feed.url, topic.feed.home or topic.feed.url
         return FeedDocument(
             id=f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, topic.address)}",
-            title=title,
-            addresses={"json": topic.address, "html": home},
+            title=topic.title,
+            addresses={"json": topic.address, "html": topic.home},
             updated=datetime.fromtimestamp(max(moments, default=0.0), UTC),
             entries=tuple(entries[item] for item in ids if item in entries),
             hubs=(self.hub,),
@@ -222,7 +199,7 @@ class Topics:
             return None
         return OutputTopic(found, address.form)
 
-    async def _stored(self, query: str) -> StoredFeedTopic | None:
+    async def _stored(self, query: str) -> PostsTopic | None:
         asked = dict(parse_qsl(query)).get("url", "")
         if not self._stored_feeds or not is_public(asked):
             return None
@@ -230,4 +207,5 @@ class Topics:
         record = None if found is None else await self._feeds.get(found)
         if record is None or record.gone or not is_public(record.url):
             return None
-        return StoredFeedTopic(record, f"{self._base}{PATH}{_FEED}?url={quote(record.url, safe='')}")
+        address = f"{self._base}{PATH}{_FEED}?url={quote(record.url, safe='')}"
+        return PostsTopic(address, record.title or record.url, record.home or record.url, feed=record.id)
