@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 
 def sha256_hex(value: str | bytes) -> str:
@@ -21,6 +21,11 @@ def short_digest(value: bytes, size: int = 16) -> str:
 def base64url(data: bytes) -> str:
     """Bytes in base64 for URLs, without padding (RFC 7515, appendix C)."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def from_base64url(text: str) -> bytes:
+    """The bytes of the output of `base64url`. Raises ValueError for another length."""
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def new_secret() -> str:

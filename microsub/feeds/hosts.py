@@ -25,7 +25,7 @@ from microsub.base.logs import LibraryLogger
 from microsub.model.moments import is_ahead, number
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import score_text, text, texts
 from microsub.redis.scripts import batches, load
 from microsub.work import Calendar, Claim
 
@@ -87,7 +87,7 @@ class Schedule:
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for feed_id, host in feeds:
             if host:
-                by_host[host] += (feed_id, _time(now))
+                by_host[host] += (feed_id, score_text(now))
         if not by_host:
             return
         times = await self._redis.scripts([_on_host(host, "", "add", *pairs) for host, pairs in by_host.items()])
@@ -100,7 +100,7 @@ class Schedule:
         ignored; leases of that time end in `lease` seconds, unless their holders renew them.
         """
         await self._redis.command("HSET", keys.hosts_leases(), "* at", int(now))
-        flat = await self._redis.command("ZRANGEBYSCORE", keys.hosts_due(), _time(now), "+inf", "WITHSCORES")
+        flat = await self._redis.command("ZRANGEBYSCORE", keys.hosts_due(), score_text(now), "+inf", "WITHSCORES")
         hosts = {text(host): float(at) for host, at in zip(flat[0::2], flat[1::2], strict=True)}
         count = 0
         for batch in batches([*hosts], _AT_ONCE):
@@ -112,7 +112,7 @@ class Schedule:
             taken = [host for host, token in zip(batch, tokens, strict=True) if token and is_ahead(hosts[host], now)]
             await self._redis.pipeline(
                 [("HDEL", keys.host(host), "free", "hold") for host in {host for _, host in wrong}]
-                + [("ZADD", keys.hosts_due(), "XX", _time(now + lease), host) for host in taken]
+                + [("ZADD", keys.hosts_due(), "XX", score_text(now + lease), host) for host in taken]
             )
             await self.bump(wrong, now)
             count += len(wrong)
@@ -144,7 +144,7 @@ class Schedule:
 
     async def due_feeds(self, lease: Claim, now: float, count: int) -> DueFeeds:
         """At most `count` due feeds of the host; none if the lease was lost."""
-        reply = await self._host(lease, "due", _time(now), count, _time(now + FARTHEST))
+        reply = await self._host(lease, "due", score_text(now), count, score_text(now + FARTHEST))
         if reply is None:
             return DueFeeds()
         further, hold, *ids = texts(reply)
@@ -169,7 +169,7 @@ class Schedule:
         unless the next holder has looked at the host already: the feed was polled.
         """
         args = () if finished is None else (finished[0], _time_or_never(finished[1]))
-        next_request = await self._host(lease, "next", _time(now + interval), _time(now + FARTHEST), *args)
+        next_request = await self._host(lease, "next", score_text(now + interval), score_text(now + FARTHEST), *args)
         if next_request is None:
             return False
         released = await self._redis.script(self._releasing(lease, next_request))
@@ -186,8 +186,8 @@ class Schedule:
         feed_id, next_due = finished
         first = next_due if due.further is None else min(next_due, due.further)
         hold = due.hold if due.hold <= now + FARTHEST else 0.0
-        next_request = _time(max(first, now + interval, hold))
-        spacing = (_time(now + interval), _time(now + FARTHEST), feed_id, _time(next_due))
+        next_request = score_text(max(first, now + interval, hold))
+        spacing = (score_text(now + interval), score_text(now + FARTHEST), feed_id, score_text(next_due))
         next_call = _on_host(lease.member, lease.token, "next", *spacing)
         return [next_call, self._releasing(lease, next_request.encode())]
 
@@ -213,7 +213,7 @@ class Schedule:
         Returns the number of held feeds of the host; with three or more, the whole host is held.
         """
         until = min(until, now + LONGEST_HOLD)
-        rule = {"until": _time(until), "now": _time(now), "enough": FEEDS_FOR_A_HOLD, "life": HOST_RECORD}
+        rule = {"until": score_text(until), "now": score_text(now), "enough": FEEDS_FOR_A_HOLD, "life": HOST_RECORD}
         return int(await self._redis.script(_HOLD(host, feed=feed_id, **rule)))
 
     async def held_until(self, host: str) -> float | None:
@@ -243,9 +243,4 @@ def _on_host(host: str, token: str, verb: str, *rest: Arg) -> ScriptCall:
 
 
 def _time_or_never(seconds: float | None) -> str:
-    return "" if seconds is None else _time(seconds)
-
-
-def _time(seconds: float) -> str:
-    """Microseconds are enough, and a score must not be written in powers of ten."""
-    return f"{seconds:.6f}"
+    return "" if seconds is None else score_text(seconds)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from microsub import identity  # checking an answer takes libraries that are slow to load
 from microsub.accounts import LocalCredentials, Passkey
-from microsub.base.digests import base64url
+from microsub.base.digests import base64url, from_base64url
 from microsub.base.errors import InvalidRequest, NotImplementedHere
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import ascii_host, host_of, parts_of
@@ -96,10 +95,6 @@ def _is_ip_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _decode(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +187,7 @@ class Passkeys:
         about = await self._store.end_ceremony(secret)
         if about is None or about["what"] != what:
             raise PasskeyRefused(N_("the passkey's response came too late or twice"))
-        return about["user"], _decode(about["challenge"])
+        return about["user"], from_base64url(about["challenge"])
 
 
 def _party(base: str) -> str:

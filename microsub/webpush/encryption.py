@@ -6,7 +6,6 @@ A push service forwards messages but can't read them: it sees their size, their 
 from __future__ import annotations
 
 import secrets
-from base64 import urlsafe_b64decode
 
 import orjson
 from cryptography.exceptions import InvalidKey
@@ -25,7 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from microsub.base.digests import base64url
+from microsub.base.digests import base64url, from_base64url
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.web.headers import origin
@@ -49,7 +48,7 @@ def browser_keys(public: str, secret: str) -> tuple[bytes, bytes]:
     Raises InvalidRequest for a key that isn't a point of the curve.
     """
     try:
-        key, shared = _decoded(public), _decoded(secret)
+        key, shared = from_base64url(public), from_base64url(secret)
         _public_key(key)
     except (ValueError, InvalidKey):
         raise InvalidRequest(N_("Your browser sent invalid encryption keys.")) from None
@@ -84,7 +83,7 @@ class ServerKey:
     @classmethod
     def of(cls, text: str) -> ServerKey:
         """Read a key created by `new_text`."""
-        return cls(derive_private_key(int.from_bytes(_decoded(text), "big"), _CURVE))
+        return cls(derive_private_key(int.from_bytes(from_base64url(text), "big"), _CURVE))
 
     @staticmethod
     def new_text() -> str:
@@ -113,7 +112,3 @@ def _point(key: EllipticCurvePublicKey) -> bytes:
 
 def _public_key(point: bytes) -> EllipticCurvePublicKey:
     return EllipticCurvePublicKey.from_encoded_point(_CURVE, point)
-
-
-def _decoded(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

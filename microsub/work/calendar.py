@@ -24,7 +24,7 @@ from microsub.base.errors import StoreError
 from microsub.base.periodic import PACE, RoundTiming, run_periodically
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
-from microsub.redis.replies import texts
+from microsub.redis.replies import score_text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.work.loop import Loop
 
@@ -94,7 +94,7 @@ class Calendar:
         """Plan members for these times."""
         parts: defaultdict[int, list[Arg]] = defaultdict(list)
         for member, at in times.items():
-            parts[self._shard(member)] += (member, _time(at))
+            parts[self._shard(member)] += (member, score_text(at))
         calls = [
             _NOTE(shard=self._shards[n], how=how, times=some) for n, part in parts.items() for some in batches(part)
         ]
@@ -116,10 +116,10 @@ class Calendar:
         if not shards:
             return [], 0.0
         share = max(1, most // len(shards))
-        ends = {"until": _time(now + lease), "farthest": _time(now + self._farthest)}
+        ends = {"until": score_text(now + lease), "farthest": score_text(now + self._farthest)}
         claims, latest = [], 0.0
         for reply in await self._redis.scripts(
-            [_TAKE(shard=shard, now=_time(now), most=share, **ends, among=among) for shard in shards[:most]]
+            [_TAKE(shard=shard, now=score_text(now), most=share, **ends, among=among) for shard in shards[:most]]
         ):
             before, token, *members = texts(reply)
             latest = max(latest, float(before))
@@ -144,7 +144,7 @@ class Calendar:
         Its reply is one number: 0 if the claim was lost, 2 if the member was planned during it, else 1.
         """
         shard = self._shards[self._shard(claim.member)]
-        return _END(shard=shard, ends=(claim.member, claim.token, what, "" if at is None else _time(at)))
+        return _END(shard=shard, ends=(claim.member, claim.token, what, "" if at is None else score_text(at)))
 
     async def visit(self, now: float, work: Callable[[str], Awaitable[float | None]], *, at_once: int = 1) -> int:
         """Run `work` for each due member; it returns the next due time, or None for never.
@@ -173,7 +173,7 @@ class Calendar:
         sent = [(n, some) for n, part in parts.items() for some in batches(part, _KEPT_TOGETHER)]
         calls = []
         for n, some in sent:
-            kept_until = [part for claim in some for part in (claim.member, claim.token, what, _time(at))]
+            kept_until = [part for claim in some for part in (claim.member, claim.token, what, score_text(at))]
             calls.append(_END(shard=self._shards[n], ends=kept_until))
         ends = zip(sent, await self._redis.scripts(calls), strict=True)
         kept = {claim for (_, some), reply in ends for claim, end in zip(some, reply, strict=True) if end}
@@ -183,8 +183,8 @@ class Calendar:
         """The shards with due members. One round trip."""
         commands: list[Command] = []
         for due, _ in self._shards:
-            commands.append(("ZRANGEBYSCORE", due, "-inf", _time(now), "LIMIT", 0, 1))
-            commands.append(("ZRANGEBYSCORE", due, f"({_time(now + self._farthest)}", "+inf", "LIMIT", 0, 1))
+            commands.append(("ZRANGEBYSCORE", due, "-inf", score_text(now), "LIMIT", 0, 1))
+            commands.append(("ZRANGEBYSCORE", due, f"({score_text(now + self._farthest)}", "+inf", "LIMIT", 0, 1))
         found = await self._redis.pipeline(commands)
         return [shard for n, shard in enumerate(self._shards) if found[2 * n] or found[2 * n + 1]]
 
@@ -263,11 +263,6 @@ class CalendarWork(Loop[Claim]):
                 raise
             await self._calendar.end(claim, again)
         return 1
-
-
-def _time(seconds: float) -> str:
-    """Microseconds are enough, and a score must not be written in powers of ten."""
-    return f"{seconds:.6f}"
 
 
 async def run_daily(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 from microsub.base.identifiers import endpoint, identifier, shown
+from microsub.base.plaintext import counted
 from microsub.base.texts import N_, Sentence, duration
 from microsub.fetch import Answered, FetchFailed, Hop
 from microsub.identity.profiles import Profile
@@ -101,11 +102,9 @@ class PageReport:
     def verdict(self) -> str:
         """The result in one sentence."""
         if problems := self.count("problem"):
-            return f"Fix {_counted(problems, 'problem')} so that apps can sign you in."
+            return f"Fix {counted(problems, 'problem')} so that apps can sign you in."
         advice = self.count("advice")
-        return (
-            "Everything is set up." if not advice else f"Everything is set up; {_counted(advice, 'piece')} of advice."
-        )
+        return "Everything is set up." if not advice else f"Everything is set up; {counted(advice, 'piece')} of advice."
 
     def count(self, level: FindingLevel) -> int:
         """The number of findings of that level."""
@@ -140,10 +139,6 @@ def _wrapped(text: str, begins: str = _INDENT) -> list[str]:
         first, _WIDTH, initial_indent=begins, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
     )
     return [*told, *(_INDENT + line for line in lines)]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # --- the page and its address ---------------------------------------------------------------------------------------

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import binascii
 import secrets
-from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from microsub.base.digests import base64url, is_same, keyed_digest
+from microsub.base.digests import base64url, from_base64url, is_same, keyed_digest
 from microsub.base.errors import NotFound, StoreFull, StoreUnavailable, TooManyRequests
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.base.texts import N_
@@ -97,7 +96,7 @@ class Images:
 
 def _decoded(place: str) -> str:
     try:
-        return urlsafe_b64decode(place + "=" * (-len(place) % 4)).decode()
+        return from_base64url(place).decode()
     except (binascii.Error, ValueError):
         raise NotFound(N_("There is no picture at this address.")) from None
 
