@@ -29,6 +29,7 @@ from microsub import base  # metrics take long to load, and `config check` has n
 from microsub.backend_file.file import X_VERSION, BackendFile, FileState, is_version_of, pause, said, stamped, token_of
 from microsub.backend_file.store import Applied, AppliedFile
 from microsub.base.errors import ConfigError, InvalidRequest, RequestError, StoreError
+from microsub.base.tasks import cancel_all
 from microsub.configuration.document import (
     BackendDocument,
     BackendFindings,
@@ -580,9 +581,7 @@ class Configuration:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def _follow_file(self, stop: asyncio.Event) -> None:
         async for _ in self._file.changes(stop):

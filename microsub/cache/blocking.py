@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from microsub.base.errors import FetchError, ParseError
+from microsub.base.tasks import cancel_all
 from microsub.cache.feeds import CachedFeed, FeedCache
 
 T = TypeVar("T")
@@ -92,10 +93,7 @@ class BlockingFeedCache:
         loop.close()
 
     async def _end(self) -> None:
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await cancel_all(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
         await self.cache.aclose()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -20,6 +20,7 @@ import orjson
 
 from microsub import __version__, parsing
 from microsub.base.errors import FetchError, ParseError
+from microsub.base.tasks import cancel_all
 from microsub.base.urls import canonical_feed_url, host_of, mask_credentials, without_credentials
 from microsub.cache.copy import DEFAULT_TTL, PARSE, CachedDocument, Failure, age_of, is_feed, lifetime_of
 from microsub.cache.shared_copies import Ask, CacheAnswer, SharedCopies, Source, body_of
@@ -176,9 +177,7 @@ class FeedCache:
             for done in asyncio.as_completed(tasks):
                 yield await done
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def remove(self, url: str) -> None:
         """Forget everything about `url`, including its validators, failures and pauses."""

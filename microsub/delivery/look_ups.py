@@ -25,6 +25,7 @@ import structlog
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import ParseError, ParserUnavailable
 from microsub.base.locks import KeyedLocks
+from microsub.base.tasks import cancel_all
 from microsub.base.urls import host_of, mask_credentials, normalise_profile
 from microsub.feeds import Event
 from microsub.fetch import Fetched, Fetching, FetchRequest
@@ -111,9 +112,7 @@ class Completing:
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=self._seconds)
         finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
+            await cancel_all(tasks.values())
         answers = {look_up: task.result() for look_up, task in tasks.items() if not task.cancelled()}
         if len(answers) < len(tasks):
             log.info("look-ups took too long", missing=len(tasks) - len(answers), seconds=self._seconds)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from microsub.base.errors import InvalidRequest, NotFound, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter
+from microsub.base.tasks import cancel_all
 from microsub.base.urls import host_of, mask_credentials
 from microsub.feeds import held_until
 
@@ -122,9 +123,7 @@ class PollNow:
                 async with asyncio.timeout(patience):
                     await self._worker.delivered()
         finally:
-            for turn in turns:
-                turn.cancel()
-            await asyncio.gather(*turns, return_exceptions=True)
+            await cancel_all(turns)
         records = await self._feeds.get_many(waiting)
         return reports | {
             feed_id: PollReport(feed_id, mask_credentials(record.url), "late", "not polled in time; it is still due")

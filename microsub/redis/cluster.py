@@ -26,6 +26,7 @@ from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
 from microsub.base.errors import ConfigError, StoreError, StoreIncomplete, StoreSilent, StoreUnavailable, StoreUnreached
 from microsub.base.logs import LibraryLogger
+from microsub.base.tasks import cancel_all
 from microsub.redis.multiplexer import Acknowledged, all_good, connection_maker, translate
 from microsub.redis.protocol import ALIVE, READS, Arg, Command, Script, ScriptCall
 
@@ -117,9 +118,7 @@ async def look_up(url: str, known: Iterable[Address]) -> Layout:
     except TimeoutError:
         trouble = f"no answer within {ANSWER_WITHIN:g} s"
     finally:
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await cancel_all(asking)
     if outside is not None:
         raise outside
     raise StoreUnreached(f"no node of the Redis Cluster can be reached: {trouble}")
@@ -299,10 +298,7 @@ class ClusterRedis:
     async def aclose(self) -> None:
         """See `Redis.aclose`."""
         self._closed = True
-        for task in (self._watch, self._looking, *self._away.values()):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await cancel_all(task for task in (self._watch, self._looking, *self._away.values()) if task is not None)
         await asyncio.gather(*self._closing, *(master.aclose() for master in self._masters.values()))
 
     # --- calls -----------------------------------------------------------------------------------------------------

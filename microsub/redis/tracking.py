@@ -13,6 +13,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from microsub.base.errors import MicrosubError
+from microsub.base.tasks import cancel_all
 from microsub.redis.cluster import Address, look_up, split_url
 from microsub.redis.multiplexer import connection_maker
 from microsub.redis.protocol import ALIVE
@@ -119,9 +120,7 @@ class Tracker:
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def _follow(self, connection: AbstractConnection) -> None:
         while True:

@@ -19,6 +19,7 @@ import structlog
 from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.base.metrics import ITEMS_DELIVERED
+from microsub.base.tasks import cancel_all
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.model.settings import SettingsOf
 from microsub.redis import keys
@@ -76,10 +77,7 @@ class CatchUp:
 
     async def aclose(self) -> None:
         """Cancel the fills in progress; their notes remain."""
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_all(self._running.values())
 
     async def _all(self, user: str, uid: str, now: float) -> None:
         behind = Hash(self.redis, keys.behind(user))

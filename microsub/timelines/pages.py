@@ -18,6 +18,7 @@ from microsub.accounts import absent, unauthorized
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
+from microsub.base.tasks import cancel_all
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
@@ -201,10 +202,7 @@ class NewestUnread:
 
     async def aclose(self) -> None:
         """Cancel what is in progress; nothing is lost."""
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_all(self._running.values())
 
 
 def _range_of(query: PageQuery) -> TimelineRange:

@@ -16,6 +16,7 @@ import structlog
 
 from microsub.base.errors import MicrosubError, NotFound, ParseError, ParsingStopped, TooManyRequests
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots
+from microsub.base.tasks import cancel_all
 from microsub.base.texts import N_
 from microsub.fetch import asking_for
 from microsub.redis import keys
@@ -132,10 +133,7 @@ class ListImports:
 
     async def aclose(self) -> None:
         """Cancel running imports."""
-        running = [*self._running]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_all(self._running)
 
     async def _run(self, user: str, body: bytes, now: float) -> None:
         state = ListImport()
