@@ -9,13 +9,11 @@
 --       to delete the stored tokens of other providers, or ''  4.. fields: pairs of field and value; an empty value
 --       deletes the field, except for the one that every record has
 -- reply 0: there is none; 1
+-- include: fields
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 for i = 4, #ARGV, 2 do
-  if ARGV[i + 1] == '' and ARGV[i] ~= ARGV[1] then
-    redis.call('HDEL', KEYS[1], ARGV[i])
-  else
-    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
-  end
+  local stays = ARGV[i + 1] ~= '' or ARGV[i] == ARGV[1]
+  set_field(KEYS[1], ARGV[i], stays and ARGV[i + 1])
 end
 if ARGV[2] ~= '' then
   for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[2]) end

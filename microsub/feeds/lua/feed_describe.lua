@@ -8,30 +8,23 @@
 --       are compared  4.. fields: per field: name, '1' to set or '' to delete, value; then the fields to write only if
 --       any of these changed
 -- reply {the names that changed, the note}: the note is 'nonce name name …', or '' if there is nothing to announce
+-- include: fields
 -- include: overtaken
 if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return { '', '' } end
 local behind = 4 + 3 * ARGV[3]
-
-local function write(at)
-  if ARGV[at + 1] == '1' then
-    redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 2])
-  else
-    redis.call('HDEL', KEYS[1], ARGV[at])
-  end
-end
 
 local changed = {}
 for at = 4, behind - 1, 3 do
   local before = redis.call('HGET', KEYS[1], ARGV[at])
   local now = ARGV[at + 1] == '1' and ARGV[at + 2]
   if before ~= now then
-    write(at)
+    set_field(KEYS[1], ARGV[at], now)
     changed[#changed + 1] = ARGV[at]
   end
 end
 local note = redis.call('HGET', KEYS[1], 'untold') or ''
 if #changed == 0 then return { '', note } end
-for at = behind, #ARGV, 3 do write(at) end
+for at = behind, #ARGV, 3 do set_field(KEYS[1], ARGV[at], ARGV[at + 1] == '1' and ARGV[at + 2]) end
 local names, known = {}, {}
 local function add(name)
   if not known[name] then names[#names + 1] = name end

@@ -8,15 +8,10 @@
 -- ARGV  1 reading: the one that writes, or ''  2 fingerprints: or '' to leave them unchanged  3 life: their time to
 --       live in seconds, from the first ones on  4.. fields: per field: name, '1' to set or '' to delete, value
 -- reply 1 if it was written, otherwise 0
+-- include: fields
 -- include: overtaken
 if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return 0 end
-for at = 4, #ARGV, 3 do
-  if ARGV[at + 1] == '1' then
-    redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 2])
-  else
-    redis.call('HDEL', KEYS[1], ARGV[at])
-  end
-end
+for at = 4, #ARGV, 3 do set_field(KEYS[1], ARGV[at], ARGV[at + 1] == '1' and ARGV[at + 2]) end
 if ARGV[2] ~= '' then
   local left = redis.call('PTTL', KEYS[2])
   redis.call('SET', KEYS[2], ARGV[2], 'PX', left > 0 and left or ARGV[3] * 1000)

@@ -13,6 +13,7 @@
 --       SHA-256  11 output_pattern  12.. fields: per setting: name, value, '' for none
 -- reply {'user'} no such user; {'missing'} no such feed; {'taken'} the name exists;
 --       {'full', count}; {'changed'} its address has changed since it was read; else {''}
+-- include: fields
 -- include: held
 local name, now, action = ARGV[1], ARGV[2], ARGV[3]
 if redis.call('EXISTS', KEYS[1]) == 0 then return { 'user' } end
@@ -65,13 +66,7 @@ if not there or action == 'create' then
 end
 redis.call('HDEL', KEYS[4], 'removed')
 redis.call('HSET', KEYS[4], 'changed', now, 'modified', now)
-for i = 12, #ARGV, 2 do
-  if ARGV[i + 1] == '' then
-    redis.call('HDEL', KEYS[4], ARGV[i])
-  else
-    redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1])
-  end
-end
+for i = 12, #ARGV, 2 do set_field(KEYS[4], ARGV[i], ARGV[i + 1] ~= '' and ARGV[i + 1]) end
 local limit = tonumber(redis.call('HGET', KEYS[4], 'max_impressions') or 0)
 local shown = limit > 0 and redis.call('HGETALL', KEYS[8]) or {}
 for i = 1, #shown, 2 do

@@ -6,15 +6,10 @@
 -- ARGV  1.. fields: per field: name, value that was read ('' for none), new value ('' for none)
 -- reply 1 if they were changed, else 0
 -- include: active
+-- include: fields
 if KEYS[2] and not is_active(KEYS[2]) then return 0 end
 for i = 1, #ARGV, 3 do
   if (redis.call('HGET', KEYS[1], ARGV[i]) or '') ~= ARGV[i + 1] then return 0 end
 end
-for i = 1, #ARGV, 3 do
-  if ARGV[i + 2] == '' then
-    redis.call('HDEL', KEYS[1], ARGV[i])
-  else
-    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 2])
-  end
-end
+for i = 1, #ARGV, 3 do set_field(KEYS[1], ARGV[i], ARGV[i + 2] ~= '' and ARGV[i + 2]) end
 return 1

@@ -8,16 +8,12 @@
 --       it was read  4 count: how many fields of the second key follow  5.. fields: per field: name, '1' to set or ''
 --       to delete, value; then the fields of the feed
 -- reply 1 if it was written, else 0
+-- include: fields
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], ARGV[2]) ~= ARGV[3] then return 0 end
 local behind = 5 + 3 * ARGV[4]
 for at = 5, #ARGV, 3 do
-  local key = at < behind and KEYS[2] or KEYS[1]
-  if ARGV[at + 1] == '1' then
-    redis.call('HSET', key, ARGV[at], ARGV[at + 2])
-  else
-    redis.call('HDEL', key, ARGV[at])
-  end
+  set_field(at < behind and KEYS[2] or KEYS[1], ARGV[at], ARGV[at + 1] == '1' and ARGV[at + 2])
 end
 -- A feed that nobody follows expires as a whole.
 local ttl = redis.call('TTL', KEYS[1])

@@ -17,17 +17,12 @@
 --       limit, the number with the restored channel, and the limit
 -- include: arrivals
 -- include: events
+-- include: fields
 local uid, action = ARGV[1], ARGV[2]
 local position = redis.call('ZSCORE', KEYS[1], uid)
 if action == 'set' then
   if not position then return 0 end
-  for i = 3, #ARGV, 2 do
-    if ARGV[i + 1] == '' then
-      redis.call('HDEL', KEYS[7], ARGV[i])
-    else
-      redis.call('HSET', KEYS[7], ARGV[i], ARGV[i + 1])
-    end
-  end
+  for i = 3, #ARGV, 2 do set_field(KEYS[7], ARGV[i], ARGV[i + 1] ~= '' and ARGV[i + 1]) end
   redis.call('HINCRBY', KEYS[3], 'shape', 1)
   if ARGV[#ARGV - 1] == 'changed' then note_channel(KEYS[6], 'update channel', uid) end
   return {}
