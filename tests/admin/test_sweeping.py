@@ -15,7 +15,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.server import jobs
 from microsub.work import Message, Stream
-from tests.support import later
+from tests.support import later, no_pause
 from tests.support.polling import World, dated, rss
 from tests.support.redis_wrappers import Between, KilledError, die, once
 from tests.support.web import Publisher
@@ -24,9 +24,6 @@ LATER = GRACE + 60
 
 
 def sweeping(it: World, kept: int = 0) -> Sweeping:
-    async def no_pause(_seconds: float) -> None:
-        return None
-
     return Sweeping(it.redis, it.accounts, it.feeds, it.outputs, kept=later(lambda: kept), pause=no_pause)
 
 

@@ -13,6 +13,7 @@ from microsub.posts.values import EntriesFound, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.work import Bounds, Stream
+from tests.support import no_pause
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
@@ -36,9 +37,6 @@ async def found(it: World, *names: str, incomplete: bool = True) -> None:
 
 
 async def retried(it: World, at_once: int = 100) -> int:
-    async def no_pause(_seconds: float) -> None:
-        return None
-
     return await retry_look_ups(it.redis, it.items, Stream(it.redis, "incomplete"), at_once=at_once, pause=no_pause)
 
 

@@ -19,14 +19,6 @@ STARRED = "user/-/state/com.google/starred"
 HOME, LATER, NEW = "user/-/label/Home", "user/-/label/Later", "user/-/label/New & hot"
 
 
-@pytest.fixture
-async def ids(server: World, alice: Reader) -> list[str]:
-    """Five posts in Alice's channel `home`, newest first, as this API numbers them."""
-    await server.publish(FEED, *posts("e", "d", "c", "b", "a"))
-    await alice.post(action="follow", channel="home", url=FEED)
-    return numbered(await alice.ids("home"))
-
-
 async def edit(app: NativeApp, *items: str, **tags: str | list[str]) -> None:
     reply = await app.post("edit-tag", i=list(items), **tags)
     assert reply.text == "OK"

@@ -34,14 +34,6 @@ STARRED = "user/-/state/com.google/starred"
 HOME, LATER = "user/-/label/Home", "user/-/label/Later"
 
 
-@pytest.fixture
-async def ids(server: World, alice: Reader) -> list[str]:
-    """Five posts in Alice's channel `home`, newest first, as this API numbers them."""
-    await server.publish(FEED, *posts("e", "d", "c", "b", "a"))
-    await alice.post(action="follow", channel="home", url=FEED)
-    return numbered(await alice.ids("home"))
-
-
 async def mark(alice: Reader, item: str, method: str, **more: str) -> None:
     await alice.post(action="timeline", method=method, entry=str(int(item) - 10**15), **more)
 

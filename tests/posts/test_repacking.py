@@ -21,7 +21,7 @@ from microsub.redis.lease import leased
 from microsub.redis.migrations import FIRST, migrate
 from microsub.redis.protocol import Redis
 from tests.conftest import fake_redis
-from tests.support import examples
+from tests.support import examples, no_pause
 from tests.support.histories import History, try_histories
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
@@ -30,10 +30,6 @@ from tests.support.redis_wrappers import Between, Killing, Wrapped, killed_anywh
 BLOG = "https://blog.example/atom"
 NAMES = tuple(f"post-{number}" for number in range(7))
 MARK = "packed"
-
-
-async def no_pause(_seconds: float) -> None:
-    return None
 
 
 def repacking(redis: Redis) -> Repacking:

@@ -17,6 +17,7 @@ from microsub.posts.repacking import Repacking
 from microsub.redis import keys
 from microsub.redis.migrations import FIRST, migrate
 from microsub.redis.protocol import Command, Redis
+from tests.support import no_pause
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, Wrapped, killed_anywhere
@@ -28,10 +29,6 @@ SET = keys.duplicates("blog.example")
 
 def shared(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
-
-
-async def no_pause(_seconds: float) -> None:
-    return None
 
 
 def repacking(redis: Redis) -> Repacking:

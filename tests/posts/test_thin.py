@@ -16,6 +16,7 @@ from microsub.redis import keys
 from microsub.redis.migrations import FIRST, migrate
 from microsub.redis.protocol import Redis
 from tests.posts.test_guid_changes import E, polled
+from tests.support import no_pause
 from tests.support.invariants import all_keys
 from tests.support.polling import World
 from tests.support.posts import NOON, candidate
@@ -28,10 +29,6 @@ OF_LAYOUT_8 = ("author", "link", "updated", "twin_at")
 """The fields that each post has there."""
 AUTHOR = "https://blog.example/"
 NAMED = tuple(SAME_AS)
-
-
-async def no_pause(_seconds: float) -> None:
-    return None
 
 
 def repacking(redis: Redis) -> Repacking:

@@ -21,6 +21,7 @@ from microsub.search.post_search import PostSearch
 from microsub.search.replica import IndexFolder, IndexReader
 from microsub.search.words import expression
 from tests.support.posts import NOON
+from tests.support.reader import Reader
 from tests.support.readers import instance
 from tests.support.waiting import wait_until
 from tests.support.world import World
@@ -111,3 +112,13 @@ def store(server: World) -> Callable[..., Any]:
         return feed
 
     return stored
+
+
+@pytest.fixture
+async def alice(server: World, replica: Replica) -> Reader:
+    """A reader who follows one feed, in `home`."""
+    server.now = NOON - 100_000  # so that no post is too old to be unread
+    reader = await server.reader("alice", "home", "later")
+    await reader.post(action="follow", channel="home", url=FEED)
+    server.now = NOON + 10_000
+    return reader

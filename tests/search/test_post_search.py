@@ -28,16 +28,6 @@ from tests.support.world import World
 OTHER = "https://other.example/feed"
 
 
-@pytest.fixture
-async def alice(server: World, replica: Replica) -> Reader:
-    """A reader who follows one feed, in `home`."""
-    server.now = NOON - 100_000  # so that no post is too old to be unread
-    reader = await server.reader("alice", "home", "later")
-    await reader.post(action="follow", channel="home", url=FEED)
-    server.now = NOON + 10_000
-    return reader
-
-
 async def built(replica: Replica) -> None:
     assert await replica.follower().build()
 

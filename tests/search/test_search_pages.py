@@ -19,16 +19,6 @@ from tests.support.world import World
 KEPT = "#channels ul[aria-labelledby=kept] a"
 
 
-@pytest.fixture
-async def alice(server: World, replica: Replica) -> Reader:
-    """A reader who follows one feed, in `home`."""
-    server.now = NOON - 100_000
-    reader = await server.reader("alice", "home", "later")
-    await reader.post(action="follow", channel="home", url=FEED)
-    server.now = NOON + 10_000
-    return reader
-
-
 async def browser_of(server: World, user: str = "alice") -> Visitor:
     browser = Visitor(create_app(server.parts, base_url="https://reader.example"), "https://reader.example")
     await begin_session(browser, server, user)

@@ -32,6 +32,10 @@ def cases(table: str, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(case.get(name) for name in names) for case in tomllib.loads(text)["case"]]
 
 
+async def no_pause(_seconds: float) -> None:
+    """In place of pauses that give Redis time for other requests."""
+
+
 def later(get: Callable[[], T]) -> Callable[[], Awaitable[T]]:
     """`get` for a part that waits for the answer."""
 

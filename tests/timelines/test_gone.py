@@ -14,16 +14,13 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.gone import absences
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.repacking import GoneRepacking
+from tests.support import no_pause
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
 from tests.support.servers import configured
 
 MANY = 1200
-
-
-async def no_pause(_seconds: float) -> None:
-    return None
 
 
 def repacking(world: OneReader) -> GoneRepacking:

@@ -13,6 +13,7 @@ from microsub.timelines.gone import absences
 from microsub.timelines.pages import states
 from microsub.timelines.repacking import GoneRepacking
 from microsub.timelines.restore import restore_items
+from tests.support import no_pause
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
@@ -20,10 +21,6 @@ from tests.support.servers import full
 from tests.support.timelines import pack_readings, readings_of_layout_14
 
 MANY = 1200
-
-
-async def no_pause(_seconds: float) -> None:
-    return None
 
 
 def repacking(world: OneReader) -> GoneRepacking:

@@ -24,6 +24,7 @@ from microsub.timelines.read_state import ReadState
 from microsub.timelines.repacking import GoneRepacking
 from microsub.timelines.sync.arrivals import arrivals_in
 from microsub.timelines.views import ReaderViews
+from tests.support import no_pause
 from tests.support.invariants import all_keys, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Between, Killing, Wrapped, killed_anywhere, once
@@ -32,10 +33,6 @@ from tests.support.timelines import unread_of_layout_12
 from tests.support.waiting import wait_until
 
 MANY = 1200
-
-
-async def no_pause(_seconds: float) -> None:
-    return None
 
 
 def repacking(world: OneReader) -> GoneRepacking:
