@@ -52,8 +52,6 @@ from microsub.model.reader import Credential, Grant, understood
 
 SECONDS = 10.0
 """The total time for finding a provider and asking it; one exchange may take five seconds (`fetch.SendLimits`)."""
-_PATIENCE = SECONDS + 2
-"""Seconds to wait for another process's check of the same token."""
 _AGAIN, _WHILE_KNOWN = 10, 30.0
 """Seconds until an unreachable provider is asked again about a token; the second if an earlier response is valid."""
 _LOOK = 0.05
@@ -214,17 +212,22 @@ log = structlog.get_logger(__name__)
 
 
 class ForeignTokenCheck:
-    """Checks tokens with users' providers. `settings` returns the active settings."""
+    """Checks tokens with users' providers. `settings` returns the active settings.
+
+    `patience` is how many seconds it waits for another process's check of the same token.
+    """
 
     def __init__(
         self,
         tokens: ForeignTokens,
         vouching: Introspection,
         settings: Callable[[], Awaitable[IdentitySettings]],
+        patience: float = SECONDS + 2,
     ) -> None:
         self.tokens = tokens
         self._vouching = vouching
         self._settings = settings
+        self._patience = patience
         self._running: dict[Credential, asyncio.Task[Grant]] = {}
 
     async def check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
@@ -248,13 +251,13 @@ class ForeignTokenCheck:
             running.exception()  # retrieve it, even if all waiting callers are gone
 
     async def _check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + self._patience
         pause = _LOOK
         while True:
             known = decided(credential.user, await self.tokens.known_token(credential), now)
             if known is not None:
                 return _outcome(known)
-            async with self.tokens.asking(credential, _PATIENCE) as ours:
+            async with self.tokens.asking(credential, self._patience) as ours:
                 if ours:
                     known_token = await self.tokens.known_token(credential)
                     known = decided(credential.user, known_token, now)

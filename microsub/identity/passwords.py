@@ -36,10 +36,11 @@ class Hasher:
     TooManyRequests if the queue is full.
     """
 
-    def __init__(self, *, passes: int = 2, memory_kib: int = 19 * 1024) -> None:
+    def __init__(self, *, passes: int = 2, memory_kib: int = 19 * 1024, waiting: int = PASSWORDS_WAITING.most) -> None:
         self._cost = passes, memory_kib
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="passwords")
         self._is_free = True
+        self._most = waiting
         self._queue: list[_QueuePlace] = []
         self._asked = 0
         self._nobodys: str | None = None
@@ -86,7 +87,7 @@ class Hasher:
 
     async def _place(self, turn: int) -> None:
         """Wait for the thread. A cancelled caller leaves it to the next one."""
-        if len(self._queue) >= PASSWORDS_WAITING.most:
+        if len(self._queue) >= self._most:
             last = max(self._queue, default=None)
             if last is None or last[0] <= turn:
                 raise _busy()
