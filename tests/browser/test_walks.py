@@ -34,6 +34,7 @@ PEOPLE = (
     "queuer",
     "presser",
     "starrer",
+    "backer",
 )
 TENDERS = ("follower", "orderer", "scriptless")
 COUNT, LONG = 5, 45
@@ -58,7 +59,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")
         sounds = feeds.serve_document("/sounds", podcast(feeds.serve("/episode.wav", served)))
-        for name in ("player", "walker", "quiet", "queuer", "presser"):
+        for name in ("player", "walker", "quiet", "queuer", "presser", "backer"):
             users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
         more = feeds.serve_document("/more", more_episodes(feeds.url("/episode.wav")))
         for name in ("queuer", "presser", "starrer"):
@@ -457,6 +458,32 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
         await page.wait_for_function("() => !document.getElementById('listening')")
         await page.reload()
         assert await page.locator("#listening").count() == 0
+
+
+async def test_an_episode_goes_on_after_the_way_back(browser: Browser, server: Server) -> None:
+    """The browser wants a press first, wherever; until then the bar is at its position, on further pages, too."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "backer", "/channel/sounds?show=all")
+        await page.get_by_role("button", name="Play", exact=True).click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        await page.evaluate(f"{BAR}.currentTime = 40")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40")
+        async with page.expect_event("load"):
+            await page.locator("#listening p a").click()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40 && !{BAR}.paused")
+        await page.go_back()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40")
+        assert await page.evaluate(f"{BAR}.paused")
+        await page.go_forward()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40")
+        await page.keyboard.press("n")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40 && !{BAR}.paused")
+        # A page that the browser has kept is behind those after it.
+        await page.evaluate(f"({BAR}.pause(), {BAR}.currentTime = 10)")
+        kept = "(at) => sessionStorage.setItem('listening', JSON.stringify({file: document.querySelector('#listening audio').dataset.file, on: true, at}))"
+        await page.evaluate(kept, 50)
+        await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+        await page.wait_for_function(f"() => {BAR}.currentTime >= 50 && !{BAR}.paused")
 
 
 async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, server: Server) -> None:

@@ -6,14 +6,29 @@ const CLOSE = 2; // seconds
 
 let told = 0; // when the position was reported last
 let at = -1; // the position that was reported last
+let from = 0; // where the episode goes on
+let isWaiting = false; // for a press, to go on
 
 const bar = () => document.getElementById("listening");
 const sound = () => bar()?.querySelector("audio");
 
-/** Remember for the next page whether this one plays, and where. */
+/** Remember for the next page whether this one plays, or waits for a press to go on, and where. */
 function remember() {
-  const { dataset, paused, currentTime } = sound();
-  sessionStorage.setItem("listening", JSON.stringify({ file: dataset.file, on: !paused, at: currentTime }));
+  const { dataset, paused, currentTime, readyState } = sound();
+  const [on, last] = [!paused || isWaiting, readyState ? currentTime : from];
+  sessionStorage.setItem("listening", JSON.stringify({ file: dataset.file, on, at: last }));
+}
+
+const remembered = () => JSON.parse(sessionStorage.getItem("listening") || "{}");
+
+/** Play. Where a browser wants a press first, as on its way back, the bar shows the position, and any press plays. */
+function goOn(audio) {
+  audio.play().catch(({ name }) => {
+    if (name === "NotAllowedError" && audio === sound()) {
+      isWaiting = true;
+      audio.preload = "metadata";
+    }
+  });
 }
 
 function tell() {
@@ -42,16 +57,20 @@ function prepare(starts) {
   if (!audio) {
     return;
   }
-  const last = JSON.parse(sessionStorage.getItem("listening") || "{}");
+  const last = remembered();
   const plays = last.on && last.file === audio.dataset.file;
-  let from = (plays ? last.at : null) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
+  isWaiting = false;
+  from = (plays ? last.at : null) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
   if (starts && own) { // it goes on where that one is, or was at an earlier visit
     from = own.readyState ? own.currentTime : from || Number(own.dataset.from ?? 0);
   }
   at = Math.floor(from);
   audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
   showSpeed();
-  audio.addEventListener("play", () => bar()?.querySelector("small")?.remove(), { once: true });
+  audio.addEventListener("play", () => {
+    isWaiting = false;
+    bar()?.querySelector("small")?.remove();
+  });
   audio.addEventListener("timeupdate", () => {
     if (!audio.paused && performance.now() - told > EVERY) {
       tell();
@@ -60,7 +79,7 @@ function prepare(starts) {
   audio.addEventListener("pause", () => audio.ended || audio !== sound() || tell()); // a removed one pauses, too
   audio.addEventListener("ended", () => change(bar().querySelector("form"), bar().querySelector("[data-next]"), true));
   if (starts || plays) {
-    audio.play().catch(() => {}); // where a browser wants a press first, the bar has the button
+    goOn(audio);
   }
 }
 
@@ -152,10 +171,20 @@ export function prepareListening() {
   document.addEventListener("play", ({ target }) => { // one plays at a time, the bar or a post's own player
     document.querySelectorAll("audio, video").forEach((one) => one !== target && one.pause());
   }, true);
+  for (const press of ["click", "keyup"]) {
+    addEventListener(press, ({ target }) => isWaiting && sound() && !target.closest?.("#listening") && goOn(sound()));
+  }
   addEventListener("pagehide", () => {
     if (sound()) {
       remember();
       tell();
+    }
+  });
+  addEventListener("pageshow", ({ persisted }) => { // the browser has kept this page, from before others played on
+    const [audio, last] = [sound(), remembered()];
+    if (persisted && audio && last.file === audio.dataset.file) {
+      audio.currentTime = last.at;
+      last.on && goOn(audio);
     }
   });
 }
