@@ -91,7 +91,7 @@ from microsub.web.pages import static_route
 from microsub.web.paths import ENDPOINT, HUB, OUTPUTS, WEBMENTION
 from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
-from microsub.web.shortcuts import shortcuts
+from microsub.web.shortcuts import KEY_GROUPS, shortcuts
 from microsub.web.visit import PageSite
 from microsub.webmention import MentionStore, WebmentionEndpoint
 from microsub.websub import WebSubEndpoint
@@ -151,7 +151,8 @@ def create_app(
     """
     folders = (IDENTITY_FOLDER, *READER_FOLDERS)
     looks = InstanceLooks(parts.stores.declared, parts.stores.effective.everything)
-    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now, shortcuts=shortcuts)
+    keys = {"shortcuts": shortcuts, "key_groups": KEY_GROUPS}
+    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now, **keys)
     routes = [
         *_monitoring_routes(parts, monitors or Monitors()),
         *_program_routes(parts, site),

@@ -179,6 +179,10 @@ class ReaderViews:
         self._newest.sort(self._redis, user, rows.unsorted)
         return rows
 
+    async def listed_states(self, user: str, uid: str, ids: Sequence[str]) -> dict[str, Row]:
+        """Those of the given items that the channel, or (`global`) any channel, shows, by id. One round trip."""
+        return (await shown(self._redis, user, uid, ids))[0] if ids else {}
+
     async def unread_of(self, user: str, uid: str, source: str, now: float, after: Cursor | None = None) -> list[str]:
         """The ids of all unread items of a feed in a channel, newest first; only those after `after`."""
         found: list[str] = []

@@ -61,6 +61,14 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
 A space separates the keys of a sequence, `|` the keys that do the same.
 """
 
+KEY_GROUPS: Mapping[str, str] = {
+    "next": N_("Read posts"),
+    "read": N_("Mark and save"),
+    "show": N_("Lists and channels"),
+    "home": N_("Go to pages"),
+}
+"""Headings of the table, each by the first action below it."""
+
 NAMED = (
     *("Space", "Enter", "Backspace", "Delete", "Insert", "Home", "End"),
     *("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"),

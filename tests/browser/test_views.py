@@ -7,10 +7,12 @@ import html
 import itertools
 import re
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, Route, expect
+from playwright.async_api import Browser, CDPSession, Locator, Page, Route, expect
 
 from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -22,7 +24,7 @@ from tests.support.web import Publisher, publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 COUNT = 40
-USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus")
+USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus", "tim", "uma", "viv", "wes")
 WHOLE = """() => {
     const end = innerHeight - document.querySelector(".bottom").offsetHeight;
     const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
@@ -102,7 +104,7 @@ async def test_large_text_leaves_room_for_posts(browser: Browser, server: Readin
             await page.evaluate("document.documentElement.dataset.size = 'larger'")
             assert await page.evaluate("document.querySelector('.post').getBoundingClientRect().top") <= 844 / 4
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            assert await page.get_by_role("button", name="Alle als gelesen markieren").is_visible()
+            assert await page.get_by_role("button", name="Alle als gelesen").is_visible()
 
 
 async def test_an_opened_line_shows_its_whole_title(browser: Browser, server: ReadingServer) -> None:
@@ -540,6 +542,101 @@ async def test_the_bottom_bar_covers_nothing_that_has_the_focus(browser: Browser
             }""")
 
 
+async def swipe(input_: CDPSession, row: Locator, far: float, down: float = 0, start: float = 195) -> None:
+    """Moves a finger over a post."""
+    box = await row.bounding_box()
+    assert box is not None
+    y = box["y"] + 20
+    steps = [("touchStart", 0.0), *[("touchMove", step / 8) for step in range(1, 9)], ("touchEnd", None)]
+    events = [
+        {"type": kind, "touchPoints": [] if part is None else [{"x": start + far * part, "y": y + down * part}]}
+        for kind, part in steps
+    ]
+    # All at once: a finger that rests for half a second selects text.
+    await asyncio.gather(*(input_.send("Input.dispatchTouchEvent", event) for event in events))
+
+
+async def test_the_message_of_a_swipe_soon_leaves_what_it_covers(browser: Browser, server: ReadingServer) -> None:
+    """One about many posts, which can't be changed back one by one, stays, and can be closed."""
+    context = await browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = await server.sign_in(Tab(context, await context.new_page()), "viv", "/channel/home?show=all")
+    await page.clock.install()
+    await page.reload()
+    await page.locator(".swipes").wait_for()
+    said = page.locator("#done p")
+    await swipe(await context.new_cdp_session(page), page.locator(".post").first, 120)
+    await expect(said).to_contain_text("Marked as")
+    await page.clock.fast_forward(9000)
+    await expect(said).to_be_hidden()
+    await page.get_by_role("button", name="Mark all as read").click()
+    await expect(said).to_contain_text("marked as read")
+    await page.clock.fast_forward(9000)
+    await expect(said).to_be_visible()
+    await said.get_by_role("button", name="Close").click()
+    await expect(said).to_be_hidden()
+    await page.reload()
+    await page.locator(".swipes").wait_for()
+    await expect(said).to_be_hidden()
+    await context.close()
+
+
+async def test_another_tab_shows_what_is_read(browser: Browser, server: ReadingServer) -> None:
+    """Of the same channel and of All, also with the oldest posts first."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "tim", "/channel/home?show=all")
+        other = await here.context.new_page()
+        for path in ("/channel/home?show=all", "/channel/global?show=all", ""):
+            if path:
+                await other.goto(server.url + path)
+            else:
+                await page.locator("summary", has_text="Order").click()
+                async with page.expect_event("load"):
+                    await page.get_by_role("button", name="Oldest first").click()
+                await other.goto(page.url)
+            await page.locator(".post").nth(1).focus()
+            there = other.locator(f"#{await page.locator('.post').nth(1).get_attribute('id')}")
+            await page.keyboard.press("m")
+            await expect(there).to_have_class(re.compile("is-read"))
+            await expect(other.locator(".post.is-read")).to_have_count(1)
+            await page.keyboard.press("s")
+            await expect(there.locator("[data-act=save]")).to_have_attribute("aria-pressed", "true")
+            await page.keyboard.press("A")
+            await expect(other.locator(f"#{await page.locator('.post').first.get_attribute('id')}.is-read")).to_have_count(1)
+            await page.keyboard.press("z")
+            await expect(other.locator(".post.is-read")).to_have_count(1)
+            await page.locator(".post").nth(1).focus()
+            await page.keyboard.press("m")
+            await page.keyboard.press("s")
+            await expect(other.locator(".post.is-read")).to_have_count(0)
+
+
+async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server: ReadingServer) -> None:
+    """The newest action first; then it is said that there is none, and which episode doesn't play."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "uma", "/channel/home?show=all")
+        first, said = page.locator(".post").first, page.locator("#done [data-text]")
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("There is nothing to undo.")
+        await page.keyboard.press("t")
+        await expect(said).to_contain_text("marked as read.")
+        await page.locator(".post").nth(3).focus()
+        await page.keyboard.press("m")
+        await expect(page.locator(".post.is-read")).to_have_count(2)
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("Undone.")
+        await expect(page.locator(".post.is-read")).to_have_count(1)
+        await expect(first).to_have_class(re.compile("is-read"))
+        await page.keyboard.press("s")
+        await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(1)
+        await page.keyboard.press("z")
+        await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(0)
+        await expect(said).to_have_text("Undone.")
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("There is nothing to undo.")
+        await page.keyboard.press("P")
+        await expect(said).to_have_text("There is no episode here to play.")
+
+
 async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingServer) -> None:
     """By touch on a phone: right marks a post as read or unread, left saves it, and each can be undone. Short swipes
     and vertical ones do nothing, nor do swipes that begin at the edge of the screen.
@@ -547,19 +644,6 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
     context = await browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = await server.sign_in(Tab(context, await context.new_page()), "fay", "/channel/home?show=all")
     input_ = await context.new_cdp_session(page)
-
-    async def swipe(row: Locator, far: float, down: float = 0, start: float = 195) -> None:
-        box = await row.bounding_box()
-        assert box is not None
-        y = box["y"] + 20
-
-        steps = [("touchStart", 0.0), *[("touchMove", step / 8) for step in range(1, 9)], ("touchEnd", None)]
-        events = [
-            {"type": kind, "touchPoints": [] if part is None else [{"x": start + far * part, "y": y + down * part}]}
-            for kind, part in steps
-        ]
-        # All at once: a finger that rests for half a second selects text.
-        await asyncio.gather(*(input_.send("Input.dispatchTouchEvent", event) for event in events))
 
     for view in ("List", "Full"):
         await look(page, view)
@@ -573,18 +657,18 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
         ):
             was = await row.evaluate("(post, state) => !post.matches(state)", state)
             assert was
-            await swipe(row, far)
+            await swipe(input_, row, far)
             await page.get_by_text(said, exact=True).wait_for()
             assert await row.evaluate("(post, state) => post.matches(state)", state)
             await undo.click()
             await page.get_by_text("Undone.", exact=True).wait_for()
             assert not await row.evaluate("(post, state) => post.matches(state)", state)
-            await swipe(row, far)
+            await swipe(input_, row, far)
             await page.get_by_text(said, exact=True).wait_for()
         await page.reload()
         await page.locator(".swipes").wait_for()
         for other in ({"far": 40}, {"far": 60, "down": -90}, {"far": 120, "start": 10}):
-            await swipe(row, **other)  # type: ignore[arg-type]
+            await swipe(input_, row, **other)  # type: ignore[arg-type]
         assert await page.locator(".post.is-read, .post.is-swiped, [data-act=save][aria-pressed=true]").count() == 0
         assert not await page.locator("#done p").is_visible()
     await context.close()
@@ -793,14 +877,74 @@ async def test_a_heading_names_a_feed_once(browser: Browser, server: ReadingServ
         assert "/feed/" in page.url
 
 
-async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: ReadingServer) -> None:
-    """On a desk, with the longer words of German, too."""
+async def test_what_is_unread_has_a_dot_in_every_view(browser: Browser, server: ReadingServer) -> None:
+    """Until it is marked; cards are as wide as the line above them."""
+    dot = "title => parseFloat(getComputedStyle(title, '::before').width) || 0"
     async with tab(browser) as here:
-        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        page = await server.sign_in(here, "wes", "/channel/home?show=all")
+        for view in ("List", "Cards", "Full"):
+            await look(page, view)
+            title = page.locator(".post h2 a").first
+            assert await title.evaluate(dot) >= 6, view
+            await page.locator(".post").first.focus()
+            await page.keyboard.press("m")
+            await page.locator(".post.is-read").wait_for()
+            assert await title.evaluate(dot) == 0, view
+            await page.keyboard.press("m")
+            await page.locator(".post.is-read").wait_for(state="detached")
+        await look(page, "Cards")
+        heading, card = await page.locator(".heading").bounding_box(), await page.locator(".cards").first.bounding_box()
+        assert heading is not None
+        assert card is not None
+        assert (heading["x"], heading["width"]) == (card["x"], card["width"])
+
+
+async def test_days_are_those_of_the_browser(browser: Browser, server: ReadingServer) -> None:
+    """Also where they begin earlier than in UTC; the last two are called so."""
+    context = await browser.new_context(timezone_id="America/New_York", locale="en-GB")
+    page = await server.sign_in(Tab(context, await context.new_page()), "wes", "/channel/home?show=all")
+    await page.locator("summary", has_text="Order").click()
+    async with page.expect_navigation(wait_until="load"):
+        await page.get_by_role("button", name="Headings for days").click()
+    newest = await page.locator(".post time").first.get_attribute("datetime")
+    day = datetime.fromisoformat(newest or "").astimezone(ZoneInfo("America/New_York"))
+    await page.clock.set_fixed_time(day + timedelta(minutes=5))
+    await page.reload()
+    said = [f"{at.day} {at:%B %Y}" for at in (day, day - timedelta(days=1))]
+    for view in ("List", "Full"):
+        await look(page, view)
+        shown = [await one.text_content() for one in await page.locator(".group").all()]
+        assert shown[:2] == [f"Today, {said[0]}", f"Yesterday, {said[1]}"]
+    await page.clock.set_fixed_time(day + timedelta(days=2))
+    await page.reload()
+    assert [await one.text_content() for one in await page.locator(".group").all()][:2] == said
+    await context.close()
+
+
+async def test_the_heading_of_a_search_is_low(browser: Browser, server: ReadingServer) -> None:
+    """It has the words once, and is one line on a desk."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/search?q=post")
         await page.set_viewport_size({"width": 1280, "height": 800})
         for language in ("en", "de"):
             await page.set_extra_http_headers({"accept-language": language})
             await page.reload()
+            first, field = await page.locator(".post").first.bounding_box(), await page.locator("main [type=search]").bounding_box()
+            assert first is not None
+            assert field is not None
+            assert first["y"] - field["y"] < 130, language
+        assert [await one.input_value() for one in await page.locator("[name=q]:visible").all()] == ["", "post"]
+
+
+async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: ReadingServer) -> None:
+    """On a desk, with the longer words of German, too; so is that of a feed."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        feed = await page.locator(".post [data-its-feed]").first.get_attribute("href")
+        for language, path in itertools.product(("en", "de"), ("/channel/home?show=all", feed)):
+            await page.set_extra_http_headers({"accept-language": language})
+            await page.goto(f"{server.url}{path}")
             name, tools = await page.locator("h1").bounding_box(), await page.locator(".looks").bounding_box()
             assert name is not None
             assert tools is not None

@@ -7,7 +7,7 @@ import asyncio
 from microsub.reader.reading.pages import _changes
 from microsub.redis import keys
 from microsub.timelines.sync.live_events import EVENTS_OF_NETWORK, EVENTS_OF_USER, Listeners
-from tests.reader.conftest import ReadingVisitor
+from tests.reader.conftest import ReadingVisitor, ids
 from tests.support.visitor import Visitor
 from tests.support.waiting import wait_until
 
@@ -26,6 +26,19 @@ async def test_a_change_is_announced(ann: ReadingVisitor) -> None:
     assert shown.headers["content-type"] == "text/event-stream"
     assert shown.text.count("data: changed") in {1, 2}
     assert not listeners.limits._taken
+
+
+async def test_an_open_page_is_told_the_states_of_its_posts(ann: ReadingVisitor) -> None:
+    """Of those that it names and its channel shows."""
+    await ann.publish("one", "two", "three")
+    one, two, three = ids(await ann.get("/channel/home"))
+    await ann.change(await ann.get("/channel/home"), "read", two)
+    await ann.change(await ann.get("/channel/home"), "save", three)
+    for channel in ("home", "global"):
+        told = (await ann.get(f"/news?channel={channel}&posts={one},{two},999,x,{three}")).response.json()
+        assert told["states"] == {one: 0, two: 1, three: 2}
+    assert (await ann.get("/news?channel=saved&posts=" + three)).response.json()["states"] == {three: 2}
+    assert (await ann.get("/news?channel=home")).response.json()["states"] == {}
 
 
 async def test_a_change_during_a_pause_is_announced_after_it() -> None:

@@ -40,6 +40,15 @@ async def test_the_table_of_keys_shows_chosen_ones(ann: ReadingVisitor) -> None:
     assert await keys_of(ann) == usual
 
 
+async def test_the_table_of_keys_has_groups(ann: ReadingVisitor) -> None:
+    """As the page with the fields; their order suits two columns."""
+    groups = (await ann.get("/channel/home")).tree.css("#keys tbody:has([data-key])")
+    names = [" ".join(group.css_first("th").text().split()) for group in groups]
+    assert names == ["Read posts", "Lists and channels", "Mark and save", "Go to pages"]
+    first = [group.css_first("[data-key]").attributes["data-key"] for group in groups]
+    assert first == ["j", "u", "m", "g h|g u"]
+
+
 async def test_fields_have_group_headings(ann: ReadingVisitor) -> None:
     """Each action in one group, in the order of the table, and no group is left out."""
     page = await ann.get(PAGE)

@@ -21,7 +21,7 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, FEED, SEARCH, ListPart, TimelinePlace
+from microsub.reader.places import CHANNEL, FEED, ITEM_ID, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
@@ -58,6 +58,8 @@ MOST_FOUND = 500
 """Channels on one page of the complete list."""
 _ENDED = PIECE // 4
 """Bytes of a page with fewer posts than it may have that may have ended because the next one is large."""
+MOST_ASKED = 300
+"""Posts of a page whose states its script may ask for."""
 _MOST_NEW = 100
 """Maximum number counted of posts that arrived since a page was made."""
 
@@ -225,7 +227,8 @@ class TimelinePages:
             previous=previous,
             top=paging.get("before", ""),
             # With the oldest posts first, new ones are at the end and can't be announced above the list.
-            news=visit.site.pages.href(NEWS) if is_start and not (place.oldest_first and posts) else "",
+            announces=is_start and not (place.oldest_first and posts),
+            news=visit.site.pages.href(NEWS) if place.words is None else "",
             live=visit.site.pages.href(LIVE),
             newest=newest,
             answering=await answering_state(self._answers, visit),
@@ -249,12 +252,21 @@ class TimelinePages:
         return newest.encode() if newest is not None else ""
 
     async def _news(self, visit: PageVisit) -> Response:
-        """The number of posts that arrived since the page was made, and the unread counts, for its script."""
+        """The number of posts that arrived since the page was made, the unread counts, and the states of its posts.
+
+        For its script: others of the user's pages and devices may have marked and saved them.
+        """
         user, place = await self._reader.user(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
-        found = await self._reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
+        listed = [id_ for id_ in visit.query.get("posts", "").split(",")[:MOST_ASKED] if ITEM_ID.fullmatch(id_)]
+        found, rows = await asyncio.gather(
+            self._reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now),
+            self._reading.listed_states(user, GLOBAL if place.uid == SAVED else place.uid, listed),
+        )
         count = len(found.ids)
         text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
-        return data_reply({"new": count, "text": text, "unread": (await self._reader.links(visit)).unread})
+        states = {id_: row.is_read + 2 * row.is_saved for id_, row in rows.items()}
+        unread = (await self._reader.links(visit)).unread
+        return data_reply({"new": count, "text": text, "unread": unread, "states": states})
 
 
 def _is_cut_short(reply: dict[str, Any]) -> bool:

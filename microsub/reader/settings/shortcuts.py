@@ -7,20 +7,11 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.base.texts import N_
 from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import SHORTCUTS
 from microsub.web.routes import form, page
 from microsub.web.shortcuts import NAMED, UnfitKeys, chosen_shortcuts, shortcuts, written
 from microsub.web.visit import PageVisit
-
-_GROUPS = {
-    "next": N_("Read posts"),
-    "read": N_("Mark and save"),
-    "show": N_("Lists and channels"),
-    "home": N_("Go to pages"),
-}
-"""Headings of the fields, each by the first action below it."""
 
 
 def routes(reader: ReaderSite) -> list[Route]:
@@ -39,7 +30,7 @@ async def _shortcuts(reader: ReaderSite, visit: PageVisit) -> Response:
     wrong = visit.problem.name if isinstance(visit.problem, UnfitKeys) else ""
     channels = await reader.links(visit)
     return visit.page(
-        "shortcuts.html", fields=fields, wrong=wrong, names=NAMED, groups=_GROUPS, done=done, channels=channels
+        "shortcuts.html", fields=fields, wrong=wrong, names=NAMED, done=done, channels=channels
     )
 
 

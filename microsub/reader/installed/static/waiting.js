@@ -9,6 +9,9 @@ function waiting() {
   return JSON.parse(localStorage.getItem(place) || "[]");
 }
 
+/** Whether anything waits for the network. */
+export const hasWaiting = () => waiting().length > 0;
+
 function remember(kept) {
   localStorage.setItem(place, JSON.stringify(kept));
 }

@@ -1,9 +1,9 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
 import { feedHere, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
-import { localiseTimes } from "./times.js";
+import { groupByDay, localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
 const MOST_OF_SCROLLING = 1.5; // screens a second: faster scrolling isn't reading
@@ -44,6 +44,9 @@ function go(post) {
 function number() {
   const all = posts();
   const size = document.querySelector("#older [rel=next]") ? -1 : all.length;
+  if (feed.dataset.group === "day") {
+    groupByDay(all);
+  }
   all.forEach((post, place) => {
     post.setAttribute("aria-posinset", place + 1);
     post.setAttribute("aria-setsize", size);
@@ -414,8 +417,8 @@ export const atPosts = {
       location.href = link.href;
     }
   },
-  read: () => current() && change(isOn(current().dataset.id, "read") ? "unread" : "read", current().dataset.id),
-  save: () => current() && change(isOn(current().dataset.id, "save") ? "unsave" : "save", current().dataset.id),
+  read: () => current() && changeByHand(isOn(current().dataset.id, "read") ? "unread" : "read", current().dataset.id),
+  save: () => current() && changeByHand(isOn(current().dataset.id, "save") ? "unsave" : "save", current().dataset.id),
   above: () => current() && change("above", current().dataset.id),
 };
 

@@ -123,8 +123,10 @@ export function playOrPause(post) {
     sound().pause();
   } else if (button && button.value !== sound()?.dataset.file) {
     button.click();
+  } else if (sound()) {
+    sound().play();
   } else {
-    sound()?.play();
+    say(document.getElementById("channels").dataset.soundless);
   }
 }
 

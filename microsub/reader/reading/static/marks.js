@@ -1,13 +1,15 @@
 // Marks and saves: sends the page's forms without leaving it, and shows the result from the server.
-import { forget, keep, sendWaiting } from "./waiting.js";
+import { forget, hasWaiting, keep, sendWaiting } from "./waiting.js";
 
 const feed = document.getElementById("feed");
 const { offline } = document.getElementById("channels").dataset;
 const bar = document.getElementById("done");
 const UNDOABLE = 60000; // milliseconds for which a message offers to undo
+const UNDOABLE_ONE = 8000; // if it is about one post, which can also be changed back where it is
 let hiding = 0;
 let turns = 0; // how many actions there have been
 let newest = 0; // the turn of the message that is shown
+let underway = 0; // actions whose replies haven't come
 
 export function article(id) {
   return document.getElementById(`post-${id}`);
@@ -66,6 +68,7 @@ export async function send(form, fields, keepalive = false) {
   for (const [name, value] of Object.entries(fields)) {
     body.set(name, value);
   }
+  underway += 1;
   try {
     const headers = { accept: "application/json" };
     const reply = await fetch(form.action, { method: "POST", body, headers, keepalive });
@@ -82,8 +85,23 @@ export async function send(form, fields, keepalive = false) {
       return { unread: {}, text: kept.text, undo: isBulk ? kept.name : "", turn };
     }
     say(problem.message, "", turn);
+  } finally {
+    underway -= 1;
   }
   return null;
+}
+
+/** Whether the states on the page are as the server has them; other numbers if an action came meanwhile. */
+export function settled() {
+  return underway || hasWaiting() ? 0 : turns + 1;
+}
+
+/** Show the states of posts that other pages and devices may have changed: read 1, saved 2 more. */
+export function showStates(states) {
+  for (const [id, state] of Object.entries(states)) {
+    showState(id, "read", (state & 1) === 1);
+    showState(id, "save", (state & 2) === 2);
+  }
 }
 
 const sent = new Map(); // the name of waiting data → the server's undo name
@@ -106,29 +124,30 @@ async function post(form, waited) {
 }
 
 /** Show a message about an action, with an undo button if it can be undone; a late reply doesn't cover a newer action's. */
-export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (undo ? UNDOABLE : 5000)) {
+export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (undo ? shownFor(undo) : 5000)) {
   if (turn < newest || !bar) {
     return;
   }
   newest = turn;
   takeAlong(text, undo, until);
   const form = document.getElementById("undo");
-  const button = bar.querySelector("button");
   if (form) {
     form.elements.undo.value = undo;
   }
-  if (button) {
-    button.hidden = !undo;
-  }
+  bar.querySelectorAll("button").forEach((button) => (button.hidden = !undo));
   bar.querySelector("[data-text]").textContent = text;
   bar.querySelector("p").hidden = !text;
   clearTimeout(hiding);
   hiding = setTimeout(() => bar.querySelector("p").hidden = true, until - Date.now());
 }
 
+const isOfOne = (undo) => undo.includes(" ");
+
+const shownFor = (undo) => (isOfOne(undo) ? UNDOABLE_ONE : UNDOABLE);
+
 /** Keep a message for the next pages of this tab, which show it as long as it can be undone. */
 function takeAlong(text, undo, until) {
-  if (undo && !undo.includes(" ")) {
+  if (undo && !isOfOne(undo)) {
     sessionStorage.setItem("said", JSON.stringify([text, undo, until]));
   } else {
     sessionStorage.removeItem("said");
@@ -191,6 +210,32 @@ export async function change(name, id, said = "") {
   }
 }
 
+let byHand = { turn: 0 }; // the last change of one post by a key or button, and its turn
+
+/** Change one post as the user asks, so that `takeBack` changes it back. */
+export function changeByHand(name, id) {
+  byHand = { name: OPPOSITE[name], id, turn: turns + 1 };
+  return change(name, id);
+}
+
+/** Press what undoes the newest action, or change back the post that was marked or saved since; says so if there is neither. */
+export async function takeBack(button) {
+  const { name, id, turn } = byHand;
+  const isLater = turn > newest || !button;
+  if (button && !isLater) {
+    button.click();
+    return;
+  }
+  byHand = { turn: 0 };
+  const { undone, lasting } = document.getElementById("channels").dataset;
+  if (name && article(id)) {
+    await change(name, id);
+    say(undone);
+  } else {
+    say(lasting);
+  }
+}
+
 /** Say how many posts were marked; that none was unread doesn't cover the undo of the mark before. */
 function sayMarked(told) {
   const isOffered = !bar.querySelector("p").hidden && !bar.querySelector("button").hidden;
@@ -244,11 +289,12 @@ export function prepareForms() {
     sending();
   }
   sayAgain();
+  bar?.querySelector("[data-close]")?.addEventListener("click", () => say(""));
   document.addEventListener("submit", (event) => {
     const { target, submitter } = event;
     if (target.id === "change" && submitter) {
       event.preventDefault();
-      change(submitter.name, submitter.value);
+      (OPPOSITE[submitter.name] ? changeByHand : change)(submitter.name, submitter.value);
     } else if (target.id === "mark-all") {
       event.preventDefault();
       markAll(target, submitter?.value);

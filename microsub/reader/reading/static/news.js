@@ -1,16 +1,25 @@
 // Requests news when the server announces a change, and at intervals. New posts are announced in a bar, so that nothing
 // on the page moves.
-import { feed, showCounts } from "./marks.js";
+import { feed, settled, showCounts, showStates } from "./marks.js";
 
 const PAUSE = 60000;
+const MOST_ASKED = 300; // posts whose states are asked for, those around the place of reading
 const bar = document.getElementById("news");
+
+function around() {
+  const posts = [...feed.querySelectorAll(".post[data-id]")];
+  const at = Math.max(0, posts.findIndex((post) => post.getBoundingClientRect().bottom > 0));
+  const from = Math.max(0, Math.min(at - MOST_ASKED / 2, posts.length - MOST_ASKED));
+  return posts.slice(from, from + MOST_ASKED).map((post) => post.dataset.id).join(",");
+}
 
 async function ask() {
   if (document.hidden) {
     return;
   }
   const { channel, show, source, top, news } = feed.dataset;
-  const asked = new URLSearchParams({ channel, show, source, before: top });
+  const asked = new URLSearchParams({ channel, show, source, before: top, posts: around() });
+  const before = settled();
   try {
     const reply = await fetch(`${news}?${asked}`);
     if (!reply.ok) {
@@ -18,6 +27,12 @@ async function ask() {
     }
     const told = await reply.json();
     showCounts(told.unread);
+    if (before && before === settled()) {
+      showStates(told.states);
+    }
+    if (feed.dataset.announces === undefined) {
+      return;
+    }
     if (told.new && feed.classList.contains("empty") && !document.activeElement.matches("input")) {
       location.reload();
     } else if (told.new) {

@@ -1,6 +1,6 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
-import { canLeave, prepareForms, showTotal } from "./marks.js";
+import { canLeave, prepareForms, showTotal, takeBack } from "./marks.js";
 import { prepareBranches, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
@@ -71,7 +71,7 @@ let came = null; // what had the focus before the field for a search
 
 const everywhere = {
   all: () => press("button[data-act=all]"),
-  undo: () => press("#done p:not([hidden]) button:not([hidden]), [role=status]:not(#done) :is([name=undo], [form=end])"),
+  undo: () => takeBack(document.querySelector("#done p:not([hidden]) [form=undo]:not([hidden]), [role=status]:not(#done) :is([name=undo], [form=end])")),
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   nextChannel: () => turnTo(1),
