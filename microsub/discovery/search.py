@@ -81,24 +81,27 @@ class SearchAnswer:
     """The feeds that a search found; `trouble` explains to users why there are none.
 
     `is_locked`: the address asks for a user name and password. `is_private`: a setting of the server can allow it.
+    `is_elsewhere`: the page at the address names no feed; these are of its site.
     """
 
     feeds: list[FeedLink]
     trouble: str | None = None
     is_locked: bool = False
     is_private: bool = False
+    is_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Discovered:
     """The feeds found at an address; those that were `read` have their real titles.
 
-    `failed` is the failure of an address that couldn't be fetched.
+    `failed` is the failure of an address that couldn't be fetched. `is_elsewhere`: another page of the site names them.
     """
 
     links: list[FeedLink] = field(default_factory=list)
     read: tuple[str, ...] = ()
     failed: FetchFailed | None = None
+    is_elsewhere: bool = False
 
 
 COPIES_OF_USER = 8 * 1024 * 1024
@@ -168,7 +171,7 @@ class Search:
             log.info("a search found a document that can't be read", url=error.url, error=error.detail)
             trouble = f"{error.detail} ({error.url})"
         if found.links:
-            return SearchAnswer(await self._with_own_titles(found, now))
+            return SearchAnswer(await self._with_own_titles(found, now), is_elsewhere=found.is_elsewhere)
         trouble = trouble or _trouble(failures)
         listed = [] if "://" in query else await self._directory.find(query, now)
         is_locked = not listed and any(failure is not None and failure.status == 401 for failure in failures)
@@ -258,7 +261,7 @@ class Search:
             return _Discovered()
         home = home_page(document.final_url)
         if home and (there := await self._discover(with_credentials_of(url, home), account=False, usual=False)).links:
-            return there
+            return replace(there, is_elsewhere=True)
         guesses = [*(link.url for link in found[:MAX_TRIED]), *common_paths(document.final_url)]
         for guessed in guesses[: MAX_PATHS - bool(home)]:
             path = with_credentials_of(url, guessed)
@@ -269,7 +272,7 @@ class Search:
                 and feed.format != "h-feed"
             ):
                 link = FeedLink(path, feed.format, feed.name, feed.photo, feed.description)
-                return _Discovered([link], read=(path,))
+                return _Discovered([link], read=(path,), is_elsewhere=bool(home) and guessed not in _urls(found))
         return _Discovered()
 
     async def _profile(self, document: Fetched, url: str) -> str | None:
@@ -346,6 +349,10 @@ def preview_items(feed: Feed, url: str, now: float) -> list[dict[str, Any]]:
             wire["published"] = timestamp(latest)
         items.append({**wire, "_id": preview_id(url, identity), "_is_read": False, "_channel": channel})
     return items
+
+
+def _urls(links: Iterable[FeedLink]) -> set[str]:
+    return {link.url for link in links}
 
 
 def _known(url: str, reply: FetchResult) -> list[FeedLink]:

@@ -118,6 +118,20 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
     assert not _offers_later(await ann.get(f"/follow/preview?url={OTHER}&channel=later"))
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_page_without_a_feed_is_said_to_have_none(ann: ReadingVisitor, named: bool) -> None:
+    """Whether the home page names the feed of its site or it is at a usual place; but not if the home page was asked for."""
+    await _site(ann.server)
+    documents, said = ann.server.web.documents, "The page at this address names no feed. This is one of its site."
+    documents[f"{SITE}about.html"] = (b"<title>About</title>", "text/html")
+    if not named:
+        documents[SITE] = (b"<title>Home</title>", "text/html")
+        documents[f"{SITE}feed"] = (b"<rss version='2.0'><channel><title>The site</title></channel></rss>", "text/xml")
+    for page, expected in (("about.html", True), ("", False)):
+        found = await ann.get(f"/follow?q={SITE}{page}")
+        assert ("1 feed found" in found.text, said in found.text) == (True, expected), page
+
+
 async def test_errors_are_shown_beside_the_typed_text(ann: ReadingVisitor) -> None:
     """On the same page, which keeps the typed text."""
     page = await ann.get("/follow?q=https://absent.example/")

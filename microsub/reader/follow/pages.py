@@ -121,6 +121,7 @@ class FollowPages:
             own=await self._own(visit, everywhere, answer) if answer is not None else [],
             candidates=[] if answer is None else await self._candidates(visit, user, answer.feeds),
             searched=answer is not None,
+            is_elsewhere=answer is not None and answer.is_elsewhere,
             trouble="" if answer is None else answer.trouble or "",
             is_locked=answer is not None and answer.is_locked,
             may_allow=answer is not None and answer.is_private and visit.require_session().admin,
