@@ -355,6 +355,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             parts.quotas,
             own_feeds,
             signed_feeds(stores),
+            stores.effective.of,
         ).routes(),
         *preview.routes(
             reader,

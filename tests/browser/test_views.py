@@ -601,7 +601,9 @@ async def test_another_tab_shows_what_is_read(browser: Browser, server: ReadingS
             await page.keyboard.press("s")
             await expect(there.locator("[data-act=save]")).to_have_attribute("aria-pressed", "true")
             await page.keyboard.press("A")
-            await expect(other.locator(f"#{await page.locator('.post').first.get_attribute('id')}.is-read")).to_have_count(1)
+            await expect(
+                other.locator(f"#{await page.locator('.post').first.get_attribute('id')}.is-read")
+            ).to_have_count(1)
             await page.keyboard.press("z")
             await expect(other.locator(".post.is-read")).to_have_count(1)
             await page.locator(".post").nth(1).focus()
@@ -929,7 +931,10 @@ async def test_the_heading_of_a_search_is_low(browser: Browser, server: ReadingS
         for language in ("en", "de"):
             await page.set_extra_http_headers({"accept-language": language})
             await page.reload()
-            first, field = await page.locator(".post").first.bounding_box(), await page.locator("main [type=search]").bounding_box()
+            first, field = (
+                await page.locator(".post").first.bounding_box(),
+                await page.locator("main [type=search]").bounding_box(),
+            )
             assert first is not None
             assert field is not None
             assert first["y"] - field["y"] < 130, language

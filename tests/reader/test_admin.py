@@ -93,6 +93,8 @@ async def test_the_overview_says_whether_all_is_well(admin: ReadingVisitor) -> N
         assert re.search(rf"\d{re.escape(sign)}\d [MG]iB", shown.text), language
     server = admin.server
     await server.feeds.update("1", {"failures": "2", "last_error": "status: 404"})
+    await look(admin)
+    assert (await admin.get("/admin")).title == "The server works, but 1 feed can’t be read"
     await server.parts.dead_letters.add("stored", Message("1-1", {"feed": b"1"}, 5), "KeyError", server.now)
     await look(admin)
     page = await admin.get("/admin")

@@ -10,6 +10,7 @@ from microsub.base.urls import sign_in_of
 from microsub.configuration.model import InstanceSettings, OutputConfig, Quotas
 from microsub.fetch import FetchFailed, FetchRequest
 from microsub.fetch.values import FetchResult
+from microsub.model.settings import OwnChannelSettings
 from microsub.posts.entries import items_to_store
 from microsub.redis import keys
 from microsub.server import jobs
@@ -51,6 +52,25 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     assert not _offers_later(again)
     await ann.browser.submit(done, "/follow/end")
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("unread", "said"),
+    [
+        (None, "The newest 10 are unread, those before them count as read."),
+        (1, "The newest one is unread, those before it count as read."),
+        (0, "Those that it has already count as read."),
+    ],
+)
+async def test_a_follow_says_which_posts_are_unread(ann: ReadingVisitor, unread: int | None, said: str) -> None:
+    """As its channel is set."""
+    await _site(ann.server)
+    await ann.server.channels.set_settings(
+        "ann", "later", OwnChannelSettings(first_fetch_unread=unread), ann.server.now
+    )
+    found = await ann.get(f"/follow?q={SITE}")
+    followed = await ann.browser.submit(found, "/follow", {"url": OTHER}, channel="later")
+    assert said in (await ann.get(followed.location)).text
 
 
 async def test_a_written_feed_is_followed_at_its_address(ann: ReadingVisitor) -> None:

@@ -15,6 +15,7 @@ from microsub.base.urls import mask_credentials, with_password, without_credenti
 from microsub.discovery import HIDDEN, WRITTEN, EnteredAddresses, Search, SearchAnswer
 from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
+from microsub.model.settings import SettingsOf
 from microsub.model.sign_ins import sign_in_headers
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
@@ -63,7 +64,9 @@ class FollowPages:
         quotas: UserQuotas,
         own_feeds: OwnFeeds,
         signed: SignedFeeds,
+        settings_of: SettingsOf,
     ) -> None:
+        self._settings_of = settings_of
         self._signed = signed
         self._own_feeds = own_feeds
         self._reader = reader
@@ -115,6 +118,8 @@ class FollowPages:
 
     async def _found_page(self, visit: PageVisit, answer: SearchAnswer | None = None) -> Response:
         user, everywhere = visit.require_session().user, await self._reader.links(visit)
+        followed = await self._just_followed(visit, everywhere.own)
+        settings = await self._settings_of(user, followed.channel.uid) if followed is not None else None
         return visit.page(
             "follow.html",
             asked=_asked(visit),
@@ -127,7 +132,8 @@ class FollowPages:
             may_allow=answer is not None and answer.is_private and visit.require_session().admin,
             choices=everywhere.own,
             chosen=visit.query.get("channel", "") or visit.form.text("channel"),
-            followed=await self._just_followed(visit, everywhere.own),
+            followed=followed,
+            unread=settings.first_fetch_unread if settings is not None else None,
             channels=everywhere,
             bookmarklet=_bookmarklet(visit),
             lists=LISTS,

@@ -29,9 +29,7 @@ async def _shortcuts(reader: ReaderSite, visit: PageVisit) -> Response:
     done = visit.query.get("done", "")
     wrong = visit.problem.name if isinstance(visit.problem, UnfitKeys) else ""
     channels = await reader.links(visit)
-    return visit.page(
-        "shortcuts.html", fields=fields, wrong=wrong, names=NAMED, done=done, channels=channels
-    )
+    return visit.page("shortcuts.html", fields=fields, wrong=wrong, names=NAMED, done=done, channels=channels)
 
 
 async def _choose(reader: ReaderSite, visit: PageVisit) -> Response:
