@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel, Episode, episodes_in
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
 from microsub.reader.places import CHANNEL, SearchLink, TimelinePlace
 from microsub.timelines import ChannelNames, Channels, StyleOf
 from microsub.web.pages import N_
@@ -44,10 +44,9 @@ class ChannelLink:
 
 
 class ChannelLinks(tuple[ChannelLink, ...]):
-    """All channels of a user in order, after the one with all posts; searches and episodes that the user keeps."""
+    """All channels of a user in order, after the one with all posts; searches that the user keeps."""
 
     searches: tuple[SearchLink, ...] = ()
-    episodes: tuple[Episode, ...] = ()
 
     @property
     def own(self) -> list[ChannelLink]:
@@ -124,9 +123,7 @@ class ChannelList:
         each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
         built_in = sorted((link for link in each if link.uid in RESERVED), key=lambda link: link.uid != SAVED)
         links = ChannelLinks([whole.link(everything), *built_in, *ChannelLinks(each).own])
-        session = visit.require_session()
-        links.searches = SearchLink.read(session.searches)
-        links.episodes = episodes_in(session.playing)
+        links.searches = SearchLink.read(visit.require_session().searches)
         return links
 
 

@@ -48,6 +48,7 @@ from microsub.identity.pages.account import CREDENTIALS
 from microsub.micropub import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
+from microsub.model.reader import episodes_in
 from microsub.outputs import OutputActions, OutputEndpoint
 from microsub.post_store import PostStoreEndpoint
 from microsub.post_store.api import PATH as POST_STORE
@@ -151,8 +152,8 @@ def create_app(
     """
     folders = (IDENTITY_FOLDER, *READER_FOLDERS)
     looks = InstanceLooks(parts.stores.declared, parts.stores.effective.everything)
-    keys = {"shortcuts": shortcuts, "key_groups": KEY_GROUPS}
-    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now, **keys)
+    known = {"shortcuts": shortcuts, "key_groups": KEY_GROUPS, "episodes_in": episodes_in}
+    site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now, **known)
     routes = [
         *_monitoring_routes(parts, monitors or Monitors()),
         *_program_routes(parts, site),

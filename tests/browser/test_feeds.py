@@ -254,7 +254,7 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         await expect(rows).to_have_count(6)
         assert page.url == address
         await page.keyboard.press("A")
-        await expect(page.locator("#done button")).to_be_visible()
+        await expect(page.locator("#done [form=undo]")).to_be_visible()
         await moved.locator("a").drag_to(page.locator("#channels [data-channel=news]"))
         await expect(rows).to_have_count(5)
         await page.keyboard.press("z")

@@ -494,7 +494,7 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         assert list_ is not None
         assert side["x"] + side["width"] <= list_["x"]
         await page.keyboard.press("A")
-        await page.locator("#done button").wait_for()
+        await page.locator("#done [form=undo]").wait_for()
         for width, height, size in ((1280, 800, "16px"), (1280, 800, "28px"), (390, 844, "16px"), (390, 844, "28px")):
             await page.set_viewport_size({"width": width, "height": height})
             await page.evaluate("size => document.documentElement.style.fontSize = size", size)

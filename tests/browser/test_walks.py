@@ -435,6 +435,17 @@ async def test_an_episode_plays_on_from_page_to_page_and_on_another_device(brows
             await page.get_by_role("link", name="All feeds").first.click()
         await page.wait_for_function(f"() => {BAR}.currentTime > 40 && {BAR}.currentTime < 60 && !{BAR}.paused")
         assert await page.evaluate(f"{BAR}.playbackRate") == 1.5
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Account of walker").click()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40 && {BAR}.currentTime < 60 && !{BAR}.paused")
+        assert await page.evaluate(f"{BAR}.playbackRate") == 1.5
+        bar, end = await page.locator("#listening").bounding_box(), await page.evaluate("innerHeight")
+        assert bar is not None
+        assert bar["y"] + bar["height"] == end
+        assert bar["height"] < end / 5
+        await page.go_back()
+        await page.keyboard.press("n")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40 && {BAR}.currentTime < 60 && !{BAR}.paused")
         async with page.expect_response("**/listening"):
             await page.get_by_role("button", name="Forward 30 seconds").click()
             await page.evaluate(f"{BAR}.pause()")
@@ -480,8 +491,8 @@ async def test_an_episode_goes_on_after_the_way_back(browser: Browser, server: S
         await page.wait_for_function(f"() => {BAR}.currentTime > 40 && !{BAR}.paused")
         # A page that the browser has kept is behind those after it.
         await page.evaluate(f"({BAR}.pause(), {BAR}.currentTime = 10)")
-        kept = "(at) => sessionStorage.setItem('listening', JSON.stringify({file: document.querySelector('#listening audio').dataset.file, on: true, at}))"
-        await page.evaluate(kept, 50)
+        state = f"JSON.stringify({{ file: {BAR}.dataset.file, on: true, at: 50 }})"
+        await page.evaluate(f"sessionStorage.setItem('listening', {state})")
         await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
         await page.wait_for_function(f"() => {BAR}.currentTime >= 50 && !{BAR}.paused")
 

@@ -168,16 +168,17 @@ async def test_a_feed_in_all_and_in_saved(ann: ReadingVisitor, server: World) ->
 
 
 async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, server: World) -> None:
-    """With its name and its settings."""
+    """With its name and its settings, in the table of all feeds."""
     await ann.publish("one")
     feed = await feed_of(server)
     await save(ann, feed, name="Mine", hide_in_all="yes")
     page = await ann.get(f"/feed/{feed}/settings?channel=home")
-    left = await ann.get((await ann.browser.submit(page, "/channels/home/end", feed=feed)).location)
+    left = await ann.get((await ann.browser.submit(page, "/feed/chosen", do="unfollow")).location)
+    assert left.title == "All feeds"
+    assert "You no longer follow Mine." in left.text
     assert await server.channels.subscriptions("ann", "home") == []
-    await ann.browser.submit(
-        left, "/channels/home/again", undo=left.form("/channels/home/again").css_first("button").attributes["value"]
-    )
+    undo = left.form("/feed/chosen/undo").css_first("button").attributes["value"]
+    await ann.browser.submit(left, "/feed/chosen/undo", undo=undo)
     (again,) = await server.channels.subscriptions("ann", "home")
     assert (again.name, again.settings) == ("Mine", FollowSettings(hide_in_all=True))
 
@@ -299,7 +300,7 @@ async def test_all_feeds_as_a_table(ann: ReadingVisitor, server: World) -> None:
     async def names(sort: str) -> list[str]:
         page = await ann.get(f"/feed?sort={sort}")
         assert page.tree.css_first(f"[aria-sort] a[href='/feed?sort={sort}']") is not None
-        return [row.text() for row in page.tree.css("tbody th")]
+        return [row.text() for row in page.tree.css("#feeds tbody th")]
 
     assert await names("name") == await names("channel") == ["A blog", "Zebra"]
     assert await names("trouble") == ["Zebra", "A blog"]
@@ -353,7 +354,7 @@ async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) ->
 
     async def found(path: str) -> tuple[list[str], str]:
         page = await ann.get(path)
-        return [row.text() for row in page.tree.css("tbody th")], page.tree.css_first("#found").text()
+        return [row.text() for row in page.tree.css("#feeds tbody th")], page.tree.css_first("#found").text()
 
     assert await found("/feed?q=NEWS") == (["Big News", "news of the day"], "2 of 4 feeds match")
     assert await found("/feed?q=day+news") == (["news of the day"], "1 of 4 feeds matches")
@@ -367,12 +368,12 @@ async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) ->
     box = page.tree.css_first("[name=feed]").attributes["value"]
     fields = {**fields_of(page.form("/feed/chosen")), "feed": box, "do": "pause"}
     done = await ann.get((await ann.browser.post("/feed/chosen", fields)).location)
-    assert len(done.tree.css("tbody th")) == 2
+    assert len(done.tree.css("#feeds tbody th")) == 2
     undo = done.form("/feed/chosen/undo").css_first("button").attributes["value"]
     undone = await ann.get((await ann.browser.submit(done, "/feed/chosen/undo", undo=undo)).location)
-    assert len(undone.tree.css("tbody th")) == 2
+    assert len(undone.tree.css("#feeds tbody th")) == 2
     refused = await ann.browser.post("/feed/chosen", {**fields, "do": ""})
-    assert (refused.status, len(refused.tree.css("tbody th"))) == (400, 2)
+    assert (refused.status, len(refused.tree.css("#feeds tbody th"))) == (400, 2)
 
 
 async def test_refreshing_all_feeds_is_bounded(ann: ReadingVisitor, server: World) -> None:

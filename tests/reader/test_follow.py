@@ -140,7 +140,7 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
 
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_page_without_a_feed_is_said_to_have_none(ann: ReadingVisitor, named: bool) -> None:
-    """Whether the home page names the feed of its site or it is at a usual place; but not if the home page was asked for."""
+    """Whether the home page names the feed of its site or a usual place has it."""
     await _site(ann.server)
     documents, said = ann.server.web.documents, "The page at this address names no feed. This is one of its site."
     documents[f"{SITE}about.html"] = (b"<title>About</title>", "text/html")

@@ -205,7 +205,7 @@ async def test_a_mark_without_effect_leaves_the_undo_in_view(ann: ReadingVisitor
     again = await ann.mark_all(await ann.get(first.location))
     assert again.location == first.location
     page = await ann.get(again.location)
-    assert page.tree.css_first("#done p").text().split() == ["2", "posts", "marked", "as", "read.", "Undo"]
+    assert page.tree.css_first("#done p").text().split()[:6] == ["2", "posts", "marked", "as", "read.", "Undo"]
     undone = await ann.browser.submit(page, "/marks/undo")
     assert undone.location == "/channel/home?show=all"
     assert await unread(ann) == 2

@@ -2,7 +2,7 @@
 // network is back.
 const MOST = 500;
 const FORMS = ["change", "mark-all", "undo"];
-const about = document.getElementById("channels").dataset;
+const about = document.getElementById("channels")?.dataset ?? {};
 const place = `marks of ${about.user}`;
 
 function waiting() {

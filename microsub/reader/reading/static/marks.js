@@ -2,7 +2,7 @@
 import { forget, hasWaiting, keep, sendWaiting } from "./waiting.js";
 
 const feed = document.getElementById("feed");
-const { offline } = document.getElementById("channels").dataset;
+const { offline } = document.getElementById("channels")?.dataset ?? {};
 const bar = document.getElementById("done");
 const UNDOABLE = 60000; // milliseconds for which a message offers to undo
 const UNDOABLE_ONE = 8000; // if it is about one post, which can also be changed back where it is
