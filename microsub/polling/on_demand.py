@@ -14,6 +14,7 @@ from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.tasks import cancel_all
 from microsub.base.urls import host_of, mask_credentials
 from microsub.feeds import held_until
+from microsub.redis.scripts import batches
 
 if TYPE_CHECKING:
     from microsub.feeds import FeedRecord, Feeds, Schedule
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 POLLS_OF_USER = RateLimit("feeds asked at once", "user", 20)
 """By a button on a page. The button polls each feed at most once a minute."""
+REFRESHES_OF_USER = RateLimit("refreshes of all feeds", "user", 1)
 
 _LOOK_AGAIN = 0.05
 _LOOKS_PER_SECOND = 5000
@@ -194,6 +196,14 @@ AGAIN = 60.0
 """Seconds after a poll in which a user's request doesn't poll the feed again."""
 
 
+RECENT = 300.0
+"""Seconds after a poll in which a refresh of all feeds leaves a feed out: no feed is polled more often by itself."""
+_AT_ONCE, _EACH, _APART = 20, 100, 5.0
+"""A refresh of all feeds makes the first ones due at once, and then so many more after each of these seconds: others'
+feeds have their turns meanwhile.
+"""
+
+
 class PollOnRequest:
     """Makes a feed due at once at a user's request, within limits; the workers do the rest."""
 
@@ -219,6 +229,27 @@ class PollOnRequest:
         if 0 <= now - (record.last_poll or 0.0) < AGAIN:
             raise TooManyRequests("This feed was polled less than a minute ago: try again in a minute.", int(AGAIN))
         await self._schedule.bump([(feed_id, host_of(record.url))], _EARLIEST)
+
+    async def ask_all(self, user: str, records: Iterable[FeedRecord], now: float) -> None:
+        """Make a user's feeds due that `waits_for_refresh`, those that wait longest first.
+
+        They have their turns among all feeds; spacing and holds of hosts stay in force. Raises TooManyRequests.
+        """
+        if not self._limiter.count(REFRESHES_OF_USER, user):
+            raise TooManyRequests(
+                "You have refreshed all feeds: try again in a minute.", int(REFRESHES_OF_USER.seconds)
+            )
+        waiting = [one for one in records if waits_for_refresh(one, now)]
+        pairs = [(one.id, host_of(one.url)) for one in sorted(waiting, key=lambda one: one.last_poll or 0.0)]
+        await self._schedule.bump(pairs[:_AT_ONCE], now)
+        for turn, some in enumerate(batches(pairs[_AT_ONCE:], _EACH), 1):
+            await self._schedule.bump(some, now + turn * _APART)
+
+
+def waits_for_refresh(record: FeedRecord, asked: float) -> bool:
+    """Whether a refresh of all feeds at that Unix time hasn't polled the feed yet, and will."""
+    is_polled = bool(record.poll_host) and not record.gone and held_until(record, asked) is None
+    return is_polled and (record.last_poll or 0.0) < asked - RECENT
 
 
 def _report(record: FeedRecord) -> PollReport:

@@ -879,7 +879,7 @@ async def test_a_heading_names_a_feed_once(browser: Browser, server: ReadingServ
         assert "/feed/" in page.url
 
 
-async def test_what_is_unread_has_a_dot_in_every_view(browser: Browser, server: ReadingServer) -> None:
+async def test_unread_posts_have_a_dot_in_every_view(browser: Browser, server: ReadingServer) -> None:
     """Until it is marked; cards are as wide as the line above them."""
     dot = "title => parseFloat(getComputedStyle(title, '::before').width) || 0"
     async with tab(browser) as here:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from microsub.base.urls import host_of
 from microsub.configuration.model import FeedPolicy
 from microsub.feeds import chosen_policy
 from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import Filters, FollowSettings
-from microsub.polling.on_demand import POLLS_OF_USER
-from microsub.reader.feeds.pages import AT_ONCE
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
 from tests.support.posts import NOON
@@ -376,15 +376,35 @@ async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) ->
     assert (refused.status, len(refused.tree.css("#feeds tbody th"))) == (400, 2)
 
 
-async def test_refreshing_all_feeds_is_bounded(ann: ReadingVisitor, server: World) -> None:
-    """The feeds that wait longest are asked for, and only so many in a minute."""
-    assert POLLS_OF_USER.most >= AT_ONCE
-    for number in range(AT_ONCE + 5):
+async def test_all_feeds_are_refreshed_in_turns(ann: ReadingVisitor, server: World) -> None:
+    """Those that wait longest first, but none that was polled lately, or whose publisher wants a pause. The table says
+    how many still wait.
+    """
+    now, count = server.now, 130
+    for number in range(count):
         await ann.reader.post(action="follow", channel="home", url=f"https://n{number}.example/feed")
+    (written,) = [one for one in await server.channels.subscriptions("ann", "home") if one.url == FEED]
+    await ann.reader.post(action="unfollow", channel="home", url=written.url)
+    hosts = {one.feed: host_of(one.url) for one in await server.channels.subscriptions("ann", "home")}
+    for place, (feed, host) in enumerate(hosts.items()):
+        await server.feeds.update(feed, {"last_poll": str(now - 4000 + place)})
+        await server.redis.command("DEL", keys.host_due(host))
+    recent, held, *_, last = hosts
+    await server.feeds.update(recent, {"last_poll": str(now - 60)})
+    await server.feeds.update(held, {"hold_until": str(now + 500)})
     page = await ann.get("/feed")
-    assert (await ann.browser.submit(page, "/feed/refresh")).location == f"/feed?asked={AT_ONCE}"
-    refused = await ann.browser.submit(page, "/feed/refresh")
-    assert refused.status == 429
+    done = await ann.browser.submit(page, "/feed/refresh")
+    assert done.status == 303
+    scores = {feed: await server.redis.command("ZSCORE", keys.host_due(host), feed) for feed, host in hosts.items()}
+    due = [None if score is None else float(score) - now for score in scores.values()]
+    assert due == [None, None, *[0.0] * 20, *[5.0] * 100, *[10.0] * (count - 122)]
+    assert f"{count - 2} still wait;" in (await ann.get(done.location)).text
+    for feed in hosts:
+        await server.feeds.update(feed, {"last_poll": str(now)} if feed != last else {})
+    assert "1 still waits;" in (await ann.get(done.location)).text
+    await server.feeds.update(last, {"last_poll": str(now + 10)})
+    assert "All your feeds have been refreshed." in (await ann.get(done.location)).text
+    assert (await ann.browser.submit(page, "/feed/refresh")).status == 429
 
 
 async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, server: World) -> None:

@@ -62,7 +62,7 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
         (0, "Those that it has already count as read."),
     ],
 )
-async def test_a_follow_says_which_posts_are_unread(ann: ReadingVisitor, unread: int | None, said: str) -> None:
+async def test_a_follow_counts_the_unread_posts(ann: ReadingVisitor, unread: int | None, said: str) -> None:
     """As its channel is set."""
     await _site(ann.server)
     await ann.server.channels.set_settings(
@@ -139,7 +139,7 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_page_without_a_feed_is_said_to_have_none(ann: ReadingVisitor, named: bool) -> None:
+async def test_a_page_without_a_feed_leads_to_those_of_its_site(ann: ReadingVisitor, named: bool) -> None:
     """Whether the home page names the feed of its site or a usual place has it."""
     await _site(ann.server)
     documents, said = ann.server.web.documents, "The page at this address names no feed. This is one of its site."

@@ -28,7 +28,7 @@ async def test_a_change_is_announced(ann: ReadingVisitor) -> None:
     assert not listeners.limits._taken
 
 
-async def test_an_open_page_is_told_the_states_of_its_posts(ann: ReadingVisitor) -> None:
+async def test_an_open_page_gets_the_states_of_its_posts(ann: ReadingVisitor) -> None:
     """Of those that it names and its channel shows."""
     await ann.publish("one", "two", "three")
     one, two, three = ids(await ann.get("/channel/home"))

@@ -15,7 +15,8 @@ from starlette.routing import Route
 from microsub import model
 from microsub.accounts import Most
 from microsub.articles import TROUBLE, ArticleStage, NoArticle, Selectors
-from microsub.base.errors import Forbidden, InvalidRequest, NotFound, RequestError, TooManyRequests
+from microsub.base.clock import HOUR
+from microsub.base.errors import Forbidden, InvalidRequest, NotFound, TooManyRequests
 from microsub.base.plaintext import by_name, on_one_line
 from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
@@ -25,7 +26,7 @@ from microsub.feeds import FeedCondition, FeedRecord, Feeds, choosing, chosen_po
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
-from microsub.polling import PollOnRequest
+from microsub.polling import PollOnRequest, waits_for_refresh
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
@@ -52,8 +53,6 @@ from microsub.web.visit import PageVisit
 FEEDS = FEED
 MOST_LISTED = 200
 """Feeds on one page of the table."""
-AT_ONCE = 20
-"""Feeds that one press of *Refresh all* asks for, those that wait longest first."""
 LONGEST_DAYS, LONGEST_MINUTES = 36_500, 2880
 _WEEK, _MONTH = 7, 30
 
@@ -344,6 +343,8 @@ class FeedPages:
         words = on_one_line(given.get("q", ""))[:MOST_OF_NAME]
         looked_for = {*words.casefold().split()}
         records = await self._feeds.within_reach(one.feed for some in everywhere.values() for one in some)
+        asked = int(given["asked"]) if ITEM_ID.fullmatch(given.get("asked", "")) else 0
+        is_refreshing = 0 <= visit.now - asked < HOUR
 
         def rows() -> tuple[list[FeedRow], list[FeedRow]]:
             followed = [
@@ -374,8 +375,7 @@ class FeedPages:
             troubled=sum(row.has_trouble for row in everything),
             order=order,
             now=visit.now,
-            asked=int(asked) if ITEM_ID.fullmatch(asked := visit.query.get("asked", "")) else 0,
-            at_once=AT_ONCE,
+            waiting=sum(waits_for_refresh(one, asked) for one in records.values()) if is_refreshing else None,
             channels=links,
         )
 
@@ -385,21 +385,11 @@ class FeedPages:
         return visit.page("chosen.html", result=result, channels=links, counts=links.unread)
 
     async def refresh_all(self, visit: PageVisit) -> Response:
-        """Poll the feeds that wait longest, as many as one user may ask for at once."""
+        """Poll all feeds, those that wait longest first; the table says how many still wait."""
         user = await self._reader.user(visit)
-        followed = await self._channels.followed_feeds(user)
-        records = await self._feeds.within_reach(followed)
-        polled = [one for one in records.values() if one.poll_host and not one.gone]
-        asked = 0
-        for one in sorted(polled, key=lambda one: one.last_poll or 0.0)[:AT_ONCE]:
-            try:
-                await self._polls.ask(user, one.id, visit.now)
-            except RequestError:
-                if not asked:
-                    raise
-                break
-            asked += 1
-        return visit.go(FEEDS, asked=str(asked))
+        records = await self._feeds.within_reach(await self._channels.followed_feeds(user))
+        await self._polls.ask_all(user, records.values(), visit.now)
+        return visit.go(FEEDS, asked=str(int(visit.now)))
 
 
 def _wanted(visit: PageVisit, own: FollowSettings) -> FollowSettings:
