@@ -50,6 +50,26 @@ async def test_a_channel_is_unfolded_by_key(browser: Browser, server: ReadingSer
         await expect(rows).to_have_count(0)
 
 
+async def test_arrows_walk_through_the_channels(browser: Browser, server: ReadingServer) -> None:
+    """From the one that is open; to the right and left they unfold it and fold it again."""
+    focused = "document.activeElement.dataset.channel ?? document.activeElement.dataset.feed"
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        await here.keys("g", "c")
+        assert await page.evaluate(focused) == "home"
+        await page.keyboard.press("ArrowUp")
+        assert await page.evaluate(focused) == "notifications"
+        await here.keys("ArrowDown", "ArrowRight")
+        rows = page.locator(".channels .branch li")
+        await expect(rows).to_have_count(2)
+        await here.keys("ArrowDown", "ArrowDown")
+        last = await rows.last.locator("a").get_attribute("data-feed")
+        assert await page.evaluate(focused) == last
+        await page.keyboard.press("ArrowLeft")
+        await expect(rows).to_have_count(0)
+        assert await page.evaluate(focused) == "home"
+
+
 async def test_a_feed_is_named_by_key(browser: Browser, server: ReadingServer) -> None:
     """Enter in the field saves its settings."""
     async with tab(browser) as here:

@@ -954,6 +954,14 @@ async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: Re
             assert name is not None
             assert tools is not None
             assert tools["y"] < name["y"] + name["height"], language
+            await page.evaluate("document.querySelector('h1').textContent = 'Wissenschaft'")
+            whole = await page.locator("h1").bounding_box()
+            assert whole is not None
+            tools = await page.locator(".looks").bounding_box()
+            assert tools is not None
+            assert tools["y"] < whole["y"] + whole["height"] < 110, language
+            await page.evaluate("document.querySelector('h1').textContent = 'https://example.net/'.padEnd(200, 'x')")
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), language
 
 
 async def test_open_posts_begin_at_one_height(browser: Browser, server: ReadingServer) -> None:

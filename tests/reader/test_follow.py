@@ -46,6 +46,7 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     followed = await ann.browser.submit(found, "/follow", {"url": OTHER}, channel="later")
     done = await ann.get(followed.location)
     assert "You now follow The site in Later." in done.text
+    assert done.tree.css_first("[data-focus]") is None  # so that the key of undo isn't typed
     assert [one["url"] for one in (await ann.reader.get(action="follow", channel="later"))["items"]] == [OTHER]
     again = await ann.get(f"/follow?q={SITE}")
     assert "You already follow it in Later." in again.text

@@ -52,11 +52,13 @@ async def test_the_first_page_costs_the_same_for_200_channels(real_redis: Redis)
 
 
 async def test_the_page_to_follow_feeds_reads_the_channels_once(real_redis: Redis) -> None:
-    """The list beside it, the choice of channels and the message about the last follow have the same ones."""
+    """The list beside it, the choice of channels and the message about the last follow have the same ones; the message
+    takes the settings of its channel, too.
+    """
     redis = CountingRedis(real_redis)
     async with instance(redis, base_url=ADDRESS) as server:
         visitor = await reading(server, "ann", "c1", "c2")
-        for path, most in (("/follow", 5), ("/follow?feed=1&channel=c1", 7), ("/follow?q=feed", 10)):
+        for path, most in (("/follow", 5), ("/follow?feed=1&channel=c1", 9), ("/follow?q=feed", 10)):
             assert ("You now follow" in (await visitor.get(path)).text) == ("feed=1" in path)
             redis.trips = 0
             await visitor.get(path)

@@ -92,6 +92,32 @@ function recall() {
 
 const place = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel") ?? ""}`;
 
+/** The lines of the channel list that are shown: channels, and unfolded ones' feeds. */
+function linesBeside() {
+  return [...document.querySelectorAll("#channels a:is([data-channel], [data-feed])")].filter((one) => one.checkVisibility());
+}
+
+/** Arrows walk through the lines of the channel list, and unfold and fold a channel. */
+function walk(event) {
+  const lines = linesBeside();
+  const at = lines.indexOf(event.target);
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const isOpening = { ArrowRight: true, ArrowLeft: false }[event.key];
+  if (at < 0 || (step === undefined && isOpening === undefined) || event.ctrlKey || event.altKey || event.metaKey) {
+    return;
+  }
+  event.preventDefault();
+  event.stopPropagation(); // in posts, users may have given them other actions
+  const line = event.target.closest("#channels > ul > li");
+  const unfold = line.querySelector("[data-branch]");
+  if (step) {
+    lines[at + step]?.focus();
+  } else if (unfold && (unfold.ariaExpanded === "true") !== isOpening) {
+    line.querySelector("[data-channel]").focus();
+    fold(unfold, isOpening);
+  }
+}
+
 /** The line of this page's feed in an unfolded channel. */
 export function feedHere() {
   return [...document.querySelectorAll("#channels [data-feed]")].find((one) => place(one) === place(location));
@@ -102,7 +128,7 @@ export function feedHere() {
  * the last one, the first channel comes. False if there is none.
  */
 export function turnTo(step) {
-  const lines = [...document.querySelectorAll("#channels a:is([data-channel], [data-feed])")].filter((one) => one.checkVisibility());
+  const lines = linesBeside();
   const here = lines.indexOf(feedHere() ?? lines.find((one) => one.matches("[aria-current]")));
   const before = lines.slice(0, Math.max(here, 0));
   const again = before.filter((one) => one.dataset.channel !== "global");
@@ -249,14 +275,15 @@ export function prepareBranches() {
   if (channels) {
     prepareDrags(channels);
   }
-  document.getElementById("channels")?.addEventListener("click", (event) => {
+  channels?.addEventListener("click", (event) => {
     const link = event.target.closest("[data-branch]");
     if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
       event.preventDefault();
       fold(link, link.ariaExpanded !== "true");
     }
   });
-  document.getElementById("channels")?.addEventListener("keydown", (event) => {
+  channels?.addEventListener("keydown", walk);
+  channels?.addEventListener("keydown", (event) => {
     if (event.key === " " && event.target.matches("[data-branch]")) {
       event.preventDefault();
       fold(event.target, event.target.ariaExpanded !== "true");

@@ -76,7 +76,7 @@ const everywhere = {
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   nextChannel: () => turnTo(1),
   previousChannel: () => turnTo(-1),
-  channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
+  channels: () => (document.querySelector("#channels li a[aria-current]") ?? document.querySelector("#channels li a"))?.focus(),
   search: () => {
     came = document.activeElement;
     (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.select();
