@@ -458,6 +458,23 @@ async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: Reading
         assert not await page.locator("#done p").is_visible()
 
 
+async def test_messages_leave_titles_and_actions_in_view(browser: Browser, server: ReadingServer) -> None:
+    """On a desk they stand at the right, in a list and on the page of a post."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "wes", "/channel/home?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        for covered in (".post h2 a", ".post.whole .acts > *"):
+            if "whole" in covered:
+                async with page.expect_event("load"):
+                    await page.goto(server.url + (await page.locator(".post h2 a").first.get_attribute("href") or ""))
+            await page.keyboard.press("s")
+            await expect(page.locator("#done p")).to_be_visible()
+            said = await page.locator("#done p").bounding_box()
+            assert said is not None
+            ends = "all => Math.max(...all.map((one) => one.getBoundingClientRect().right))"
+            assert await page.locator(covered).evaluate_all(ends) < said["x"], covered
+
+
 async def test_escape_leads_back_to_the_list(browser: Browser, server: ReadingServer) -> None:
     """From a field that a key has reached, and from the menus of the heading."""
     async with tab(browser) as here:
