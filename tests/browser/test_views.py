@@ -24,7 +24,7 @@ from tests.support.web import Publisher, publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 COUNT = 40
-USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus", "tim", "uma", "viv", "wes")
+USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus", "tim", "uma", "viv", "wes", "xia")
 WHOLE = """() => {
     const end = innerHeight - document.querySelector(".bottom").offsetHeight;
     const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
@@ -461,7 +461,7 @@ async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: Reading
 async def test_messages_leave_titles_and_actions_in_view(browser: Browser, server: ReadingServer) -> None:
     """On a desk they stand at the right, in a list and on the page of a post."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "wes", "/channel/home?show=all")
+        page = await server.sign_in(here, "xia", "/channel/home?show=all")
         await page.set_viewport_size({"width": 1280, "height": 800})
         for covered in (".post h2 a", ".post.whole .acts > *"):
             if "whole" in covered:

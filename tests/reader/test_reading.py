@@ -111,6 +111,34 @@ async def test_one_source(ann: ReadingVisitor) -> None:
     assert await ann.titles("/channel/home") == ["a2", "a1"]
 
 
+async def test_posts_of_a_feed_behind_many_others_are_found(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both orders, with all posts and unread ones; farther away than counts reach, a link leads on."""
+    monkeypatch.setattr("microsub.timelines.pages.EXAMINED", 10)
+    monkeypatch.setattr("microsub.timelines.pages._STEP", 5)
+    monkeypatch.setattr("microsub.timelines.pages._GLOBAL_STEP", 5)
+    await ann.server.follow_unscheduled(OTHER, "ann", "home")
+    await ann.publish("old", "older")
+    await ann.publish(*[f"new {n}" for n in range(60)], feed=OTHER, at=NOON + 100)
+    feeds = {one.url: feed for feed, one in (await ann.server.channels.followed_feeds("ann")).items()}
+    own, other = feeds[FEED], feeds[OTHER]
+    for path in (f"/feed/{own}?channel=home", f"/feed/{own}", f"/feed/{own}?channel=home&show=unread"):
+        assert sorted(await ann.titles(path)) == ["old", "older"], path
+    page = await ann.get("/channel/home")
+    await ann.browser.submit(page, "/view", order="oldest")
+    with monkeypatch.context() as smaller:
+        smaller.setattr("microsub.timelines.pages.EXAMINED", 2)
+        smaller.setattr("microsub.timelines.pages._STEP", 2)
+        assert len(await ann.titles(f"/feed/{other}?channel=home")) == 2
+    await ann.browser.submit(page, "/view", order="newest")
+    await ann.publish(*[f"newer {n}" for n in range(60)], feed=OTHER, at=NOON + 200)
+    page = await ann.get(f"/feed/{own}?channel=home")
+    assert "No posts on this page." in page.text
+    (onward,) = (link.attributes["href"] for link in page.tree.css("#older a"))
+    assert sorted(await ann.titles(onward or "")) == ["old", "older"]
+
+
 async def test_a_post_has_a_page(ann: ReadingVisitor) -> None:
     """The complete post, with links; no other user's post has one."""
     long = "<p>" + "Many words. " * 400 + "The end.</p>"

@@ -60,6 +60,8 @@ _ENDED = PIECE // 4
 """Bytes of a page with fewer posts than it may have that may have ended because the next one is large."""
 MOST_ASKED = 300
 """Posts of a page whose states its script may ask for."""
+_FURTHER_PIECES = 9
+"""Pieces of a channel that are searched for posts of a feed after an empty one, as far as unread posts are counted."""
 _MOST_NEW = 100
 """Maximum number counted of posts that arrived since a page was made."""
 
@@ -137,7 +139,14 @@ class TimelinePages:
             page, (channels, newest, display) = await self._reading.page_beside(
                 user, place.uid, place.page_query(), visit.now, partial(self._beside, visit, place)
             )
-        reply = orjson.loads(page)
+        reply, query = orjson.loads(page), place.page_query()
+        for _ in range(_FURTHER_PIECES):
+            onward = _onward(query, reply)
+            if onward is None:
+                break
+            # The feed's posts are behind many of other feeds; an empty page would hide those that its count includes.
+            page, query = await self._reading.page(user, place.uid, onward, visit.now), onward
+            reply = orjson.loads(page)
         source = reply.get("source", {})
         return await self._posts_page(
             visit,
@@ -273,6 +282,16 @@ def _is_cut_short(reply: dict[str, Any]) -> bool:
     """Whether reading stopped among posts that All hides, so that the page of newer ones begins at none of these."""
     before = reply["paging"].get("before")
     return bool(before) and Cursor.decode(before, "before").item not in {post["_id"] for post in reply["items"]}
+
+
+def _onward(query: PageQuery, reply: Mapping[str, Any]) -> PageQuery | None:
+    """The query for what follows an empty piece of one feed's posts; None if there is a post, or nothing follows."""
+    direction: Literal["before", "after"] = "after" if query.before is None else "before"
+    cursor = reply["paging"].get(direction)
+    if query.source is None or not cursor or reply["items"] or "_unavailable" in reply:
+        return None
+    found = Cursor.decode(cursor, direction)
+    return query._replace(after=found) if direction == "after" else query._replace(before=found)
 
 
 def _is_inside(place: TimelinePlace) -> bool:
