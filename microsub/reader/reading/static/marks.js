@@ -229,8 +229,9 @@ export async function takeBack(button) {
   byHand = { turn: 0 };
   const { undone, lasting } = document.getElementById("channels").dataset;
   if (name && article(id)) {
+    const now = turns + 1;
     await change(name, id);
-    say(undone);
+    say(undone, "", now); // unless something newer has been said meanwhile
   } else {
     say(lasting);
   }
