@@ -99,21 +99,12 @@ def adaptive(policy: PollPolicy) -> Plan:
     def plan(feed: Polled, outcome: Outcome, redirected: bool, now: float, rng: Random) -> tuple[float, float | None]:
         history = feed.history
         planned = plan_next(history, outcome, START + now, rng.random(), policy)
-        sighted = with_sighting(history, "http://new.test/" if redirected else None, START + now)
+        sighted = with_sighting(planned, "http://new.test/" if redirected else None, START + now)
         publisher = feed.publisher
         if has_moved(sighted, START + now):
             publisher.moved_at = math.inf  # from now on the new address is polled
             sighted = with_sighting(sighted, None, START + now)
-        feed.history = replace(
-            sighted,
-            interval=planned.interval,
-            gap=planned.gap,
-            last_change=planned.last_change,
-            failures=planned.failures,
-            ttl=publisher.ttl,
-            max_age=planned.max_age,
-            push=publisher.habit.push,
-        )
+        feed.history = replace(sighted, ttl=publisher.ttl, push=publisher.habit.push)
         hold = None if planned.hold_until is None else planned.hold_until - START
         return (math.inf if planned.next_poll is None else planned.next_poll - START), hold
 

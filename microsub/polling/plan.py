@@ -104,12 +104,13 @@ _DATES_FOR_FIRST_GUESS = 10
 
 @dataclass(frozen=True, slots=True)
 class PollHistory:
-    """Facts from earlier polls of a feed. Seconds and Unix times; None: not known yet.
+    """Facts from earlier polls of a feed, and the plan that follows. Seconds and Unix times; None: not known yet.
 
     `gap` is the smoothed time between two posts, `last_change` when the last new ones were found; `failures` are
     counted in a row; `ttl` is the document's own wish when it was last parsed, `max_age` that of the last reply that
     had one; `push`: a working WebSub subscription exists. `moved_to` is the target of a permanent redirect, or the feed
-    that pages name instead, with the number of its sightings and the time of the first.
+    that pages name instead, with the number of its sightings and the time of the first. `next_poll` is None for never
+    again; `hold_until` is set when the publisher asked for a pause: the schedule counts it against the host.
     """
 
     interval: float | None = None
@@ -122,6 +123,8 @@ class PollHistory:
     moved_to: str | None = None
     moved_seen: int = 0
     moved_since: float | None = None
+    next_poll: float | None = None
+    hold_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,31 +161,16 @@ class Failed:
 Outcome = FeedAnswered | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class PollPlan:
-    """The result of a poll for the schedule. `next_poll` is a Unix time, None: never again.
-
-    `hold_until` is set when the publisher asked for a pause: the schedule counts it against the host.
-    """
-
-    next_poll: float | None
-    interval: float | None
-    gap: float | None
-    last_change: float | None
-    failures: int
-    hold_until: float | None = None
-    max_age: float | None = None
-
-
 def plan_next(
     history: PollHistory, outcome: Outcome, now: float, random: float, policy: PollPolicy = DEFAULT_POLICY
-) -> PollPlan:
-    """Decide when to poll next. `random` is in [0, 1) and the only source of chance."""
+) -> PollHistory:
+    """Decide when to poll next: the history with the outcome. `random` is in [0, 1) and the only source of chance."""
+    history = replace(history, next_poll=None, hold_until=None)
     if history.last_change is not None and history.last_change > now:
         history = replace(history, last_change=now)  # a clock was ahead at that time
     match outcome:
         case Failed(reason="gone"):
-            return PollPlan(None, history.interval, history.gap, history.last_change, history.failures + 1)
+            return replace(history, failures=history.failures + 1, max_age=None)
         case Failed():
             return _after_failure(history, outcome, now, random, policy)
         case FeedAnswered():
@@ -224,7 +212,7 @@ def guess_gap(dates: Iterable[float], now: float) -> float | None:
 
 def _after_answer(
     history: PollHistory, answer: FeedAnswered, now: float, random: float, policy: PollPolicy
-) -> PollPlan:
+) -> PollHistory:
     gap, last_change = _learn(history, answer, now)
     if policy.fixed is not None:
         base = policy.fixed
@@ -238,7 +226,15 @@ def _after_answer(
     wish = max(max_age or 0.0, answer.ttl or history.ttl or 0.0) if policy.ttl is None else policy.ttl
     most = _LONGEST_WISH if wish > base or policy.fixed is not None else policy.most
     wait = draw(max(base, wish), random, most)
-    return PollPlan(now + wait, wait, gap, last_change, 0, max_age=max_age)
+    return replace(
+        history,
+        interval=wait,
+        gap=gap,
+        last_change=last_change,
+        failures=0,
+        max_age=max_age,
+        next_poll=now + wait,
+    )
 
 
 def _learn(history: PollHistory, answer: FeedAnswered, now: float) -> tuple[float, float]:
@@ -254,7 +250,7 @@ def _learn(history: PollHistory, answer: FeedAnswered, now: float) -> tuple[floa
     return _bounded(gap + _LEARNING * (observed - gap)), now
 
 
-def _after_failure(history: PollHistory, failed: Failed, now: float, random: float, policy: PollPolicy) -> PollPlan:
+def _after_failure(history: PollHistory, failed: Failed, now: float, random: float, policy: PollPolicy) -> PollHistory:
     failures = history.failures + 1
     usual = policy.fixed or history.interval or policy.least
     usual = max(usual, failed.seconds * SPARING)
@@ -265,9 +261,7 @@ def _after_failure(history: PollHistory, failed: Failed, now: float, random: flo
         pause = min(failed.retry_after, LONGEST_HOLD)
         hold = now + pause
         wait = max(wait, pause * (1 + SPREAD * random))
-    return PollPlan(
-        now + wait, history.interval, history.gap, history.last_change, failures, hold, max_age=history.max_age
-    )
+    return replace(history, failures=failures, next_poll=now + wait, hold_until=hold)
 
 
 def _bounded(gap: float) -> float:
@@ -320,7 +314,7 @@ def last_looked(feed: FeedRecord) -> float:
 
 
 def fields_of(
-    outcome: Outcome, plan: PollPlan, sighted: PollHistory | None, asked: float, now: float
+    outcome: Outcome, plan: PollHistory, sighted: PollHistory | None, asked: float, now: float
 ) -> dict[str, str | None]:
     """The fields of the record to write at a poll's end; None removes a field.
 

@@ -31,7 +31,7 @@ from microsub.polling.plan import (
     Failed,
     FeedAnswered,
     Outcome,
-    PollPlan,
+    PollHistory,
     fields_of,
     has_moved,
     history_of,
@@ -473,7 +473,7 @@ def _discovered(feed: FeedRecord, now: float) -> float:
     return min(now, feed.created - 0.001)
 
 
-def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> PollResult:
+def _result(feed: FeedRecord, outcome: Outcome, plan: PollHistory, label: str) -> PollResult:
     host = host_of(feed.url)
     match outcome:
         case FeedAnswered():

@@ -14,7 +14,6 @@ from microsub.polling.plan import (
     FeedAnswered,
     Outcome,
     PollHistory,
-    PollPlan,
     PollPolicy,
     fields_of,
     guess_gap,
@@ -121,7 +120,7 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-def wait(plan: PollPlan) -> float:
+def wait(plan: PollHistory) -> float:
     assert plan.next_poll is not None
     return plan.next_poll - NOW
 
