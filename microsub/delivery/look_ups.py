@@ -34,7 +34,7 @@ from microsub.formats.references import LOOKED_UP
 from microsub.formats.wire import dump, from_wire, to_wire
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
-from microsub.posts import WRITTEN_GUID, ItemIncomplete, Items, ItemsStored, LookUpLeft, garbage, look_ups_of
+from microsub.posts import WRITTEN_GUID, ItemIncomplete, Items, ItemsStored, garbage, look_ups_of
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.work import Stream
@@ -228,7 +228,7 @@ async def retry_look_ups(
     mark = await incomplete.left_out()
     if mark is None or (await incomplete.backlog()).messages >= FEW:
         return 0
-    chosen: list[LookUpLeft] = []
+    chosen: list[ItemIncomplete] = []
     is_all = True
     async for ids in garbage.stored_ids(redis):
         found = await look_ups_of(items, [str(item) for item in ids])
@@ -241,9 +241,9 @@ async def retry_look_ups(
     is_all = is_all and len(wanted) == len(set(chosen))
     for start in range(0, len(wanted), _BATCH):
         batch = wanted[start : start + _BATCH]
-        await incomplete.add([one.message.to_fields() for one in batch])
+        await incomplete.add([one.to_fields() for one in batch])
         # After a crash in between they are requested one time more than noted.
-        await items.note({str(one.item): {"asked": one.note} for one in batch})
+        await items.note({one.item: {"asked": f"{one.asked + 1} {one.version}"} for one in batch})
         await pause(_PAUSE)
     if is_all:
         await incomplete.made_up(mark)
@@ -252,6 +252,6 @@ async def retry_look_ups(
     return len(wanted)
 
 
-def _most_urgent(found: Sequence[LookUpLeft], most: int) -> list[LookUpLeft]:
+def _most_urgent(found: Sequence[ItemIncomplete], most: int) -> list[ItemIncomplete]:
     """The look-ups that were requested least often, and of these the oldest; each once."""
-    return sorted(set(found))[:most]
+    return sorted(set(found), key=lambda one: (one.asked, int(one.item)))[:most]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         NO_ARTICLES,
         Ingest,
         Ingested,
-        LookUpLeft,
         OwnRoom,
         PostWriter,
         look_ups_of,

@@ -566,7 +566,7 @@ class Ingest:
         written_items = (*stored.new, *stored.updated)
         wanted = [ItemIncomplete(one.id, stored.version) for one in written_items if one.incomplete]
         if left:
-            wanted += [one.message for one in await look_ups_of(self._items, left)]
+            wanted += await look_ups_of(self._items, left)
         if wanted:
             calls.append(self._incomplete.adding_within(LOOK_UPS, [one.to_fields() for one in wanted]))
         has_links = new or undelivered or any("url" in one.changed for one in stored.updated)
@@ -600,26 +600,7 @@ class Ingest:
         return new + edited + unsaid
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LookUpLeft:
-    """A look-up that a post lacks, sorted by urgency: requested `asked` times for that version of the post."""
-
-    asked: int
-    item: int
-    version: str
-
-    @property
-    def message(self) -> ItemIncomplete:
-        """The message that requests the look-up."""
-        return ItemIncomplete(str(self.item), self.version)
-
-    @property
-    def note(self) -> str:
-        """The note in the post once it is requested again."""
-        return f"{self.asked + 1} {self.version}"
-
-
-async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUpLeft]:
+async def look_ups_of(items: Items, ids: Sequence[str]) -> list[ItemIncomplete]:
     """The missing look-ups of these items; complete or missing items have none."""
     rows = await items.fields(ids, ("incomplete", "version", "asked"))
     found = []
@@ -628,7 +609,7 @@ async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUpLeft]:
         if incomplete:
             count, _, of_version = asked.partition(" ")
             times = int(count) if of_version == version else 0
-            found.append(LookUpLeft(times, int(item_id), version))
+            found.append(ItemIncomplete(item_id, version, times))
     return found
 
 

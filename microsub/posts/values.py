@@ -202,10 +202,14 @@ class ItemsStored:
 
 @dataclass(frozen=True, slots=True)
 class ItemIncomplete:
-    """A stored item whose author or reply context can be looked up; `version` is the incomplete one."""
+    """A stored item whose author or reply context can be looked up; `version` is the incomplete one.
+
+    `asked`: how often the look-up was requested again. Messages don't have it.
+    """
 
     item: str
     version: str
+    asked: int = 0
 
     def to_fields(self) -> Fields:
         """Two texts."""
