@@ -50,27 +50,19 @@ _MOST_MERGES = 5
 
 @dataclass(frozen=True, slots=True)
 class SourceCount:
-    """A feed in a channel, with the number of its items and unread items there.
+    """A feed in a channel, with its name for the user, and the number of its unread items there.
 
-    `last_update` is the Unix time of its newest post or edit; None without posts.
+    `tree` also gives the number of all its items and the Unix time of its newest post or edit, None without posts;
+    `branch` its own picture.
     """
 
     feed: str
     url: str
     name: str
     unread: int
-    total: int
-    last_update: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class BranchFeed:
-    """A feed below its channel: its name for the user, its own picture or '', and its unread items there."""
-
-    feed: str
-    name: str
-    photo: str
-    unread: int
+    total: int = 0
+    last_update: float | None = None
+    photo: str = ""
 
 
 StyleOf = Callable[[str], Awaitable[UnreadStyle]]
@@ -340,7 +332,7 @@ class ReaderViews:
             branches.append((channel, sources))
         return branches
 
-    async def branch(self, user: str, uid: str) -> list[BranchFeed]:
+    async def branch(self, user: str, uid: str) -> list[SourceCount]:
         """The feeds of a channel by name, with their unread items. Two round trips.
 
         With more than `MOST_COUNTED` unread items in the channel, only the newest count.
@@ -351,8 +343,9 @@ class ReaderViews:
         )
         unread = Counter(of_items)
         found = [
-            BranchFeed(one.feed, one.name or title or mask_credentials(one.url), photo or icon, unread[one.feed])
+            SourceCount(one.feed, url, one.name or title or url, unread[one.feed], photo=photo or icon)
             for one, (title, photo, icon) in zip(subscriptions, faces, strict=True)
+            for url in (mask_credentials(one.url),)
         ]
         return sorted(found, key=lambda one: by_name(one.name))
 
