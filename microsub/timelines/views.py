@@ -172,7 +172,7 @@ class ReaderViews:
         return rows
 
     async def listed_states(self, user: str, uid: str, ids: Sequence[str]) -> dict[str, Row]:
-        """Those of the given items that the channel, or (`global`) any channel, shows, by id. One round trip."""
+        """As `pages.shown`, without the names of the channels; none is asked for without ids."""
         return (await shown(self._redis, user, uid, ids))[0] if ids else {}
 
     async def unread_of(self, user: str, uid: str, source: str, now: float, after: Cursor | None = None) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import tab
@@ -133,6 +134,27 @@ async def test_the_table_of_feeds_fits(browser: Browser, many: ReadingServer) ->
         figure = await page.locator(".feeds td.figure").first.bounding_box()
         assert figure is not None
         assert figure["x"] + figure["width"] <= 390
+
+
+async def test_the_table_of_feeds_stays_where_it_is(browser: Browser, many: ReadingServer) -> None:
+    """On a phone, in German, when its script is there at last and offers a box for all."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page, begun = await many.sign_in(here, "ann", "/settings"), asyncio.Event()
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await here.context.set_extra_http_headers({"accept-language": "de"})
+
+        async def later(route: Route) -> None:
+            await begun.wait()
+            await route.continue_()
+
+        await page.route("**/choose*.js*", later)
+        await page.goto(f"{many.url}/feed", wait_until="commit")
+        table = page.locator(".table")
+        before = await table.bounding_box()
+        begun.set()
+        await page.get_by_role("checkbox", name="Alle gezeigten auswählen").wait_for()
+        assert before == await table.bounding_box()
 
 
 async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: ReadingServer) -> None:

@@ -16,7 +16,7 @@ function prepareBoxForAll() {
   all.type = "checkbox";
   all.ariaLabel = link.textContent;
   document.querySelector("th.tick").replaceChildren(all);
-  link.hidden = true;
+  link.hidden = true; // for browsers that know no media query for scripts
   all.addEventListener("change", () => {
     for (const box of boxes()) {
       box.checked = all.checked;
