@@ -24,7 +24,7 @@ from tests.support.web import Publisher, publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 COUNT = 40
-USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus", "tim", "uma", "viv", "wes", "xia")
+USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus", "tim", "uma", "viv", "wes", "xia", "yan")
 WHOLE = """() => {
     const end = innerHeight - document.querySelector(".bottom").offsetHeight;
     const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
@@ -654,6 +654,35 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
         await expect(said).to_have_text("There is nothing to undo.")
         await page.keyboard.press("P")
         await expect(said).to_have_text("There is no episode here to play.")
+
+
+async def test_keys_that_find_nothing_unread_say_so(browser: Browser, server: ReadingServer) -> None:
+    """In a list that was read, and where no other channel has unread posts."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "yan", "/channel/global")
+        await page.keyboard.press("A")
+        await page.get_by_text("marked as read in All.").wait_for()
+        await page.locator("#done").get_by_role("button", name="Close").click()
+        await page.goto(server.url + "/channel/home")
+        said = page.locator("#done [data-text]")
+        for key, text in (
+            ("A", "There is no unread post here."),
+            ("J", "No other channel has unread posts."),
+            ("A", "There is no unread post here."),
+            ("N", "No other channel has unread posts."),
+            ("A", "There is no unread post here."),
+            ("M", "No other channel has unread posts."),
+        ):
+            await page.keyboard.press(key)
+            await expect(said).to_have_text(text)
+        await page.goto(server.url + "/channel/home?show=all")
+        await page.keyboard.press("m")
+        await expect(page.locator(".post:not(.is-read)")).to_have_count(1)
+        await page.keyboard.press("A")
+        await page.get_by_text("1 post marked as read in Home.").wait_for()
+        await page.keyboard.press("J")
+        await page.keyboard.press("z")
+        await expect(page.locator(".post:not(.is-read)")).to_have_count(1)
 
 
 async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingServer) -> None:

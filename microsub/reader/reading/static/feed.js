@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isOn, markAll, say, send, showCounts, showState, tellNothing } from "./marks.js";
 import { feedHere, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
@@ -328,8 +328,11 @@ async function nextUnread(after) {
     }
   } else {
     await left;
-    if (canLeave()) {
-      document.querySelector(".onward")?.click();
+    const onward = document.querySelector(".onward");
+    if (!onward) {
+      tellNothing("last");
+    } else if (canLeave()) {
+      onward.click();
     }
   }
 }
@@ -388,6 +391,9 @@ export const atPosts = {
     const isDone = !all || await markAll();
     const onward = document.querySelector(".onward"); // older posts that have come meanwhile bring another one
     isFinishing = isDone && navigator.onLine && (feedHere() ? turnTo(1) : Boolean(onward));
+    if (!all && !isFinishing) {
+      tellNothing("last");
+    }
     if (isFinishing && !feedHere()) {
       onward.click();
     }

@@ -1,5 +1,5 @@
 // The bar with the player: it goes on at its position on the next page, and the account keeps the position.
-import { say } from "./marks.js";
+import { say, tell as tellUser } from "./marks.js";
 
 const EVERY = 15000; // milliseconds between two reports of the position
 const CLOSE = 2; // seconds
@@ -126,7 +126,7 @@ export function playOrPause(post) {
   } else if (sound()) {
     sound().play();
   } else {
-    say(document.getElementById("channels").dataset.soundless);
+    tellUser("soundless");
   }
 }
 

@@ -145,6 +145,14 @@ const isOfOne = (undo) => undo.includes(" ");
 
 const shownFor = (undo) => (isOfOne(undo) ? UNDOABLE_ONE : UNDOABLE);
 
+const isOffered = () => Boolean(bar?.querySelector("p:not([hidden]) [form=undo]:not([hidden])"));
+
+/** Say a text that the list of channels has for scripts. */
+export const tell = (name) => say(document.getElementById("channels").dataset[name]);
+
+/** Say that nothing is unread, unless that covered the undo of what was marked. */
+export const tellNothing = (name) => isOffered() || tell(name);
+
 /** Keep a message for the next pages of this tab, which show it as long as it can be undone. */
 function takeAlong(text, undo, until) {
   if (undo && !isOfOne(undo)) {
@@ -239,8 +247,7 @@ export async function takeBack(button) {
 
 /** Say how many posts were marked; that none was unread doesn't cover the undo of the mark before. */
 function sayMarked(told) {
-  const isOffered = !bar.querySelector("p").hidden && !bar.querySelector("button").hidden;
-  if (told.undo || !isOffered) {
+  if (told.undo || !isOffered()) {
     say(told.text, told.undo, told.turn);
   }
 }

@@ -1,6 +1,6 @@
 // A post's own page: opening it marks the post as read, and it leads to the next posts of the list it was opened from.
 // A list takes whole texts from it; the page of the next post is fetched in advance.
-import { article, canLeave, change, isOn, say } from "./marks.js";
+import { article, canLeave, change, isOn, say, tell } from "./marks.js";
 import { localiseTimes } from "./times.js";
 
 const post = document.querySelector(".post.whole");
@@ -70,7 +70,7 @@ export function showFullText(one) {
   if (control) {
     control.click();
   } else if (one) {
-    say(document.getElementById("channels").dataset.textless);
+    tell("textless");
   }
 }
 

@@ -1,6 +1,6 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
-import { canLeave, prepareForms, showTotal, takeBack } from "./marks.js";
+import { canLeave, prepareForms, showTotal, takeBack, tellNothing } from "./marks.js";
 import { prepareBranches, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
@@ -62,20 +62,19 @@ function table() {
 
 function press(selector) {
   const found = document.querySelector(selector);
-  if (found) {
-    found.click();
-  }
+  found?.click();
+  return Boolean(found);
 }
 
 let came = null; // what had the focus before the field for a search
 
 const everywhere = {
-  all: () => press("button[data-act=all]"),
+  all: () => press("button[data-act=all]") || tellNothing("allRead"),
   undo: () => takeBack(document.querySelector("#done p:not([hidden]) [form=undo]:not([hidden]), [role=status]:not(#done) :is([name=undo], [form=end])")),
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
-  nextChannel: () => turnTo(1),
-  previousChannel: () => turnTo(-1),
+  nextChannel: () => turnTo(1) || tellNothing("last"),
+  previousChannel: () => turnTo(-1) || tellNothing("last"),
   channels: () => (document.querySelector("#channels li a[aria-current]") ?? document.querySelector("#channels li a"))?.focus(),
   search: () => {
     came = document.activeElement;
