@@ -31,7 +31,7 @@ from microsub.web.display import Display
 from microsub.web.forms import FIELD, SentForm, check_form, form_token, read_upload
 from microsub.web.headers import PublicAddress, client_address, page_headers
 from microsub.web.looks import Looks
-from microsub.web.pages import FOLDER, Templates, html_response, preferred_language
+from microsub.web.pages import FOLDER, Templates, figure, html_response, preferred_language
 
 _FRESH_FOR = CONFIRMATION // 60
 """Minutes."""
@@ -206,7 +206,7 @@ class PageVisit:
 
     def translate_count(self, one: str, many: str, count: int, **values: str) -> str:
         """The translation of a text in the code with a number and other values."""
-        return self.site.pages.texts(self.language).ngettext(one, many, count) % {"num": count, **values}
+        return self.site.pages.texts(self.language).ngettext(one, many, count) % {"num": figure(count), **values}
 
     def cookie(self, name: CookieName) -> str:
         """The value of the request's cookie; empty without one."""

@@ -656,7 +656,7 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
         await expect(said).to_have_text("There is no episode here to play.")
 
 
-async def test_keys_that_find_nothing_unread_say_so(browser: Browser, server: ReadingServer) -> None:
+async def test_keys_find_nothing_unread(browser: Browser, server: ReadingServer) -> None:
     """In a list that was read, and where no other channel has unread posts."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "yan", "/channel/global")

@@ -92,3 +92,13 @@ def test_values_are_escaped(site: PageSite) -> None:
     text = site.pages.render("message.html", {**values, "display": Display(), "looks": Looks()})
     assert "<script>x" not in text
     assert "&lt;b&gt;" in text
+
+
+async def test_numbers_in_messages_have_spaces_between_thousands(site: PageSite) -> None:
+    """As those in templates."""
+
+    async def count(visit: PageVisit) -> Response:
+        return visit.message(visit.translate_count("%(num)s post", "%(num)s posts", 1697), "", "done")
+
+    visitor = Visitor(Starlette(routes=[page(site, "/", count)]), ADDRESS)
+    assert "1\u202f697 posts" in (await visitor.get("/")).response.text
