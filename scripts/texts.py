@@ -26,7 +26,7 @@ FURTHER = {
     "identity/pages": ("accounts", "greader", "identity", "identity/store", "identity/page_check"),
     "reader/reading": ("reader",),
     "web": ("base",),
-    "reader/feeds": ("feeds", "model", "timelines"),
+    "reader/feeds": ("feeds", "model", "polling", "timelines"),
     "reader/settings": ("transfer", "webpush"),
 }
 """Folders whose modules use texts of another folder's catalogue."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from microsub.base.errors import InvalidRequest, NotFound, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter
 from microsub.base.tasks import cancel_all
+from microsub.base.texts import N_
 from microsub.base.urls import host_of, mask_credentials
 from microsub.feeds import held_until
 from microsub.redis.scripts import batches
@@ -197,7 +198,7 @@ AGAIN = 60.0
 
 
 RECENT = 300.0
-"""Seconds after a poll in which a refresh of all feeds leaves a feed out: no feed is polled more often by itself."""
+"""Seconds after a poll in which a refresh of all feeds leaves a feed out, as the planning does by default."""
 _AT_ONCE, _EACH, _APART = 20, 100, 5.0
 """A refresh of all feeds makes the first ones due at once, and then so many more after each of these seconds: others'
 feeds have their turns meanwhile.
@@ -218,16 +219,20 @@ class PollOnRequest:
         Raises NotFound, InvalidRequest for one that isn't polled, and TooManyRequests.
         """
         if not self._limiter.count(POLLS_OF_USER, user):
-            raise TooManyRequests("You have refreshed many feeds: try again in a minute.", int(POLLS_OF_USER.seconds))
+            raise TooManyRequests(
+                N_("You have refreshed many feeds: try again in a minute."), int(POLLS_OF_USER.seconds)
+            )
         record = await self._feeds.get(feed_id)
         if record is None or not record.poll_host:
-            raise NotFound("There is no such feed, or it isn't polled.")
+            raise NotFound(N_("There is no such feed, or it isn't polled."))
         if record.gone:
-            raise InvalidRequest("The publisher reported this feed as permanently gone, so it isn't polled any more.")
+            raise InvalidRequest(
+                N_("The publisher reported this feed as permanently gone, so it isn't polled any more.")
+            )
         if held_until(record, now) is not None:
-            raise InvalidRequest("The publisher asked for a pause, which isn't over yet.")
+            raise InvalidRequest(N_("The publisher asked for a pause, which isn't over yet."))
         if 0 <= now - (record.last_poll or 0.0) < AGAIN:
-            raise TooManyRequests("This feed was polled less than a minute ago: try again in a minute.", int(AGAIN))
+            raise TooManyRequests(N_("This feed was polled less than a minute ago: try again in a minute."), int(AGAIN))
         await self._schedule.bump([(feed_id, host_of(record.url))], _EARLIEST)
 
     async def ask_all(self, user: str, records: Iterable[FeedRecord], now: float) -> None:
@@ -237,7 +242,7 @@ class PollOnRequest:
         """
         if not self._limiter.count(REFRESHES_OF_USER, user):
             raise TooManyRequests(
-                "You have refreshed all feeds: try again in a minute.", int(REFRESHES_OF_USER.seconds)
+                N_("You have refreshed all feeds: try again in a minute."), int(REFRESHES_OF_USER.seconds)
             )
         waiting = [one for one in records if waits_for_refresh(one, now)]
         pairs = [(one.id, host_of(one.url)) for one in sorted(waiting, key=lambda one: one.last_poll or 0.0)]

@@ -230,14 +230,34 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
     return [row for row in found if row.id in members]
 
 
+async def rows_in(redis: Redis, user: str, wanted: Mapping[str, Sequence[str]]) -> dict[str, Row]:
+    """The rows of the given ids by channel, without scores: of those that the channel shows. One round trip.
+
+    A channel that is gone shows none.
+    """
+    calls = [load("timeline_shown")(**_shown_keys(user), uid=uid, visited=0, ids=ids) for uid, ids in wanted.items()]
+    rows: dict[str, Row] = {}
+    for (uid, ids), reply in zip(wanted.items(), await redis.scripts(calls), strict=True):
+        _, _, places, flags, saved, _ = reply if not reply[0] else ("", (), b"", b"", b"", 0)
+        for item, place, flag, kept in zip(ids, text(places).split(), flags, saved, strict=False):
+            if place != "0":
+                rows[item] = Row(item, "", flag == 48, uid, kept == 49)
+    return rows
+
+
+def _shown_keys(user: str) -> dict[str, Any]:
+    """What timeline_shown.lua takes, the same for all channels of a user."""
+    patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
+    return {"channels": keys.channels(user), "saved": keys.posts(user, SAVED), "patterns": patterns}
+
+
 async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> tuple[dict[str, Row], dict[str, str]]:
     """Those of the given ids that the channel, or (`global`) any channel, shows. Raises NotFound.
 
     Returns a row without score for each id, and the names of the channels. One round trip; for `global` one for every
     fifty channels.
     """
-    patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
-    of_user = {"channels": keys.channels(user), "saved": keys.posts(user, SAVED), "patterns": patterns}
+    of_user = _shown_keys(user)
     left = [(0, part) for part in batches(ids, batch_for(uid))] or [(0, ids)]
     rows: dict[str, Row] = {}
     names: dict[str, str] = {}

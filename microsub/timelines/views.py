@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -32,7 +32,7 @@ from microsub.timelines.feed_names import feed_name
 from microsub.timelines.full_text import ShownText, shown_text
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.own_view import OwnView
-from microsub.timelines.pages import NewestUnread, read_page, shown, walk_rows
+from microsub.timelines.pages import NewestUnread, read_page, rows_in, shown, walk_rows
 from microsub.timelines.restore import states_of
 from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals, unread_in
@@ -171,9 +171,9 @@ class ReaderViews:
         self._newest.sort(self._redis, user, rows.unsorted)
         return rows
 
-    async def listed_states(self, user: str, uid: str, ids: Sequence[str]) -> dict[str, Row]:
-        """As `pages.shown`, without the names of the channels; none is asked for without ids."""
-        return (await shown(self._redis, user, uid, ids))[0] if ids else {}
+    async def rows_in(self, user: str, wanted: Mapping[str, Sequence[str]]) -> dict[str, Row]:
+        """The rows of items in the channels that list them, by id; see `pages.rows_in`."""
+        return await rows_in(self._redis, user, wanted) if wanted else {}
 
     async def unread_of(self, user: str, uid: str, source: str, now: float, after: Cursor | None = None) -> list[str]:
         """The ids of all unread items of a feed in a channel, newest first; only those after `after`."""

@@ -60,7 +60,7 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     [
         (None, "The newest 10 are unread, those before them count as read."),
         (1, "The newest one is unread, those before it count as read."),
-        (0, "Those that it has already count as read."),
+        (0, "Its present posts count as read."),
     ],
 )
 async def test_a_follow_counts_the_unread_posts(ann: ReadingVisitor, unread: int | None, said: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from urllib.parse import urlencode
 
 from microsub.reader.reading.pages import _changes
 from microsub.redis import keys
@@ -29,16 +31,21 @@ async def test_a_change_is_announced(ann: ReadingVisitor) -> None:
 
 
 async def test_an_open_page_gets_the_states_of_its_posts(ann: ReadingVisitor) -> None:
-    """Of those that it names and its channel shows."""
+    """Of those that it names and the channel beside them shows, in one round trip; saved ones are read in `saved`."""
     await ann.publish("one", "two", "three")
     one, two, three = ids(await ann.get("/channel/home"))
     await ann.change(await ann.get("/channel/home"), "read", two)
     await ann.change(await ann.get("/channel/home"), "save", three)
-    for channel in ("home", "global"):
-        told = (await ann.get(f"/news?channel={channel}&posts={one},{two},999,x,{three}")).response.json()
-        assert told["states"] == {one: 0, two: 1, three: 2}
-    assert (await ann.get("/news?channel=saved&posts=" + three)).response.json()["states"] == {three: 2}
-    assert (await ann.get("/news?channel=home")).response.json()["states"] == {}
+
+    async def told(**listed: str) -> object:
+        reply = await ann.get("/news?" + urlencode({"channel": "home", "posts": json.dumps(listed)}))
+        return reply.response.json()["states"]
+
+    assert await told(home=f"{one} {two} 999 x {three}") == {one: 0, two: 1, three: 2}
+    assert await told(home=one, saved=f"{three} {two}", gone=two) == {one: 0, three: 3}
+    for nothing in ({"posts": "[1]"}, {"posts": '{"home": 1}'}, {"posts": "{"}, {"posts": '{"global": "1"}'}, {}):
+        reply = await ann.get("/news?" + urlencode({"channel": "home", **nothing}))
+        assert (reply.response.json()["states"], reply.response.json()["new"]) == ({}, 0)
 
 
 async def test_a_change_during_a_pause_is_announced_after_it() -> None:

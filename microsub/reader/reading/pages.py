@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -61,7 +62,7 @@ _ENDED = PIECE // 4
 MOST_ASKED = 300
 """Posts of a page whose states its script may ask for."""
 _FURTHER_PIECES = 9
-"""Pieces of a channel that are searched for posts of a feed after an empty one, as far as unread posts are counted."""
+"""Most pieces of a channel, of a thousand posts each, in which posts of a feed are looked for after an empty one."""
 _MOST_NEW = 100
 """Maximum number counted of posts that arrived since a page was made."""
 
@@ -261,21 +262,37 @@ class TimelinePages:
         return newest.encode() if newest is not None else ""
 
     async def _news(self, visit: PageVisit) -> Response:
-        """The number of posts that arrived since the page was made, the unread counts, and the states of its posts.
+        """The unread counts, the states of posts that a page lists, and how many have arrived `before` its first one.
 
         For its script: others of the user's pages and devices may have marked and saved them.
         """
-        user, place = await self._reader.user(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
-        listed = [id_ for id_ in visit.query.get("posts", "").split(",")[:MOST_ASKED] if ITEM_ID.fullmatch(id_)]
-        found, rows = await asyncio.gather(
-            self._reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now),
-            self._reading.listed_states(user, GLOBAL if place.uid == SAVED else place.uid, listed),
+        user = await self._reader.user(visit)
+        rows, count = await asyncio.gather(
+            self._reading.rows_in(user, _listed(visit.query.get("posts", ""))), self._arrived(user, visit)
         )
-        count = len(found.ids)
         text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
         states = {id_: row.is_read + 2 * row.is_saved for id_, row in rows.items()}
         unread = (await self._reader.links(visit)).unread
         return data_reply({"new": count, "text": text, "unread": unread, "states": states})
+
+    async def _arrived(self, user: str, visit: PageVisit) -> int:
+        """How many posts have arrived before the first one of a page; 0 for pages that announce none."""
+        if "before" not in visit.query:
+            return 0
+        place = TimelinePlace.of(visit.query.get("channel", ""), visit.query)
+        return len((await self._reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)).ids)
+
+
+def _listed(given: str) -> dict[str, list[str]]:
+    """The ids of a page's posts, by the channel that lists them, from a JSON object with `id id …` for each."""
+    with suppress(orjson.JSONDecodeError, AttributeError):
+        pairs = [(uid, id_) for uid, ids in orjson.loads(given).items() for id_ in ids.split()][:MOST_ASKED]
+        listed: dict[str, list[str]] = {}
+        for uid, id_ in pairs:
+            if ITEM_ID.fullmatch(id_) and uid != GLOBAL:
+                listed.setdefault(uid, []).append(id_)
+        return listed
+    return {}
 
 
 def _is_cut_short(reply: dict[str, Any]) -> bool:

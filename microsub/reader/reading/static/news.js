@@ -6,32 +6,45 @@ const PAUSE = 60000;
 const MOST_ASKED = 300; // posts whose states are asked for, those around the place of reading
 const bar = document.getElementById("news");
 
+/** The ids of the posts around the place of reading, by the channel from which the page has their state. */
 function around() {
   const posts = [...feed.querySelectorAll(".post[data-id]")];
   const at = Math.max(0, posts.findIndex((post) => post.getBoundingClientRect().bottom > 0));
   const from = Math.max(0, Math.min(at - MOST_ASKED / 2, posts.length - MOST_ASKED));
-  return posts.slice(from, from + MOST_ASKED).map((post) => post.dataset.id).join(",");
+  const ids = {};
+  for (const { dataset } of posts.slice(from, from + MOST_ASKED)) {
+    const channel = dataset.in ?? feed.dataset.channel;
+    ids[channel] = channel in ids ? `${ids[channel]} ${dataset.id}` : dataset.id;
+  }
+  return JSON.stringify(ids);
 }
+
+let [asks, newest] = [0, 0]; // requests so far, and the latest one whose reply is shown
 
 async function ask() {
   if (document.hidden) {
     return;
   }
-  const { channel, show, source, top, news } = feed.dataset;
-  const asked = new URLSearchParams({ channel, show, source, before: top, posts: around() });
+  const { channel, show, source, top, news, announces } = feed.dataset;
+  const asked = new URLSearchParams({ channel, show, source, posts: around() });
+  if (announces !== undefined) {
+    asked.set("before", top);
+  }
   const before = settled();
+  const turn = (asks += 1);
   try {
     const reply = await fetch(`${news}?${asked}`);
     if (!reply.ok) {
       return;
     }
     const told = await reply.json();
+    if (turn < newest) {
+      return;
+    }
+    newest = turn;
     showCounts(told.unread);
     if (before && before === settled()) {
       showStates(told.states);
-    }
-    if (feed.dataset.announces === undefined) {
-      return;
     }
     if (told.new && feed.classList.contains("empty") && !document.activeElement.matches("input")) {
       location.reload();
