@@ -44,6 +44,16 @@ async def test_an_episode_plays_in_the_bar_of_every_page(ann: ReadingVisitor) ->
         assert page.tree.css_first("#listening audio").attributes["src"] == "https://a.example/one.mp3"
 
 
+async def test_a_secret_that_is_shown_once_has_no_player_beside_it(ann: ReadingVisitor) -> None:
+    """Its forms would leave the page."""
+    await press(ann, await episode(ann, "one"), "play", "https://a.example/one.mp3")
+    account = await ann.get("/account")
+    assert queue(account) == ["one"]
+    made = await ann.browser.submit(account, "/account/tokens", name="app", days="30", scope=["read"])
+    assert "it isn’t shown again" in made.text
+    assert queue(made) == []
+
+
 async def test_episodes_wait_in_the_queue(ann: ReadingVisitor) -> None:
     """An episode that is begun comes first, and the one before it keeps its position; the next one follows."""
     urls = {name: f"https://a.example/{name}.mp3" for name in ("one", "two", "three")}
