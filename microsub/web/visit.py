@@ -277,16 +277,19 @@ class PageVisit:
     ) -> Response:
         """A page from a template, with the `problem`, if there is one.
 
-        See `web.headers` for `form_to`, `images` and `media`.
+        See `web.headers` for `form_to`, `images` and `media`. Raises TypeError (a bug) for a value with the name of one
+        that all pages have.
         """
         problem = self.problem
         if problem is not None:
             # 401 would need a scheme of HTTP authentication (RFC 9110), and there is none.
             status = 403 if isinstance(problem, NotRecognised) else problem.status
-        given = {
+        everywhere = {
             **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
-            **{"display": self.display, "looks": self.looks, "path": self.request.url.path, **values},
+            **{"display": self.display, "looks": self.looks, "path": self.request.url.path},
         }
+        if taken := everywhere.keys() & values.keys():
+            raise TypeError(f"{template}: all pages have a value of the name {', '.join(taken)}")
         if self.session is not None and self.session.playing:
             # The bar with the player stands on all pages. Publishers' files redirect to hosts not known in advance.
             media = ("https:", "http:")
@@ -295,7 +298,9 @@ class PageVisit:
             headers["retry-after"] = str(problem.retry_after)
         elif isinstance(problem, SignInFailed) and status in _LATER:
             headers["retry-after"] = str(_LATER[status])
-        return html_response(self.site.pages.render(template, given, self.language), status, headers, self.request)
+        return html_response(
+            self.site.pages.render(template, everywhere | values, self.language), status, headers, self.request
+        )
 
     def turn(self) -> AbstractAsyncContextManager[Any]:
         """A slot among the user's pages that are rendered at a time. It can't be taken twice."""

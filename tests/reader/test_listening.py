@@ -54,6 +54,16 @@ async def test_a_secret_that_is_shown_once_has_no_player_beside_it(ann: ReadingV
     assert queue(made) == []
 
 
+async def test_the_token_of_a_source_is_shown_while_an_episode_plays(ann: ReadingVisitor) -> None:
+    """The player's forms have their own tokens."""
+    await press(ann, await episode(ann, "one"), "play", "https://a.example/one.mp3")
+    made = await ann.browser.submit(
+        await ann.get("/settings/sources"), "/settings/sources", name="Script", channel="home"
+    )
+    assert "it isn’t shown again" in made.text
+    assert queue(made) == ["one"]
+
+
 async def test_episodes_wait_in_the_queue(ann: ReadingVisitor) -> None:
     """An episode that is begun comes first, and the one before it keeps its position; the next one follows."""
     urls = {name: f"https://a.example/{name}.mp3" for name in ("one", "two", "three")}

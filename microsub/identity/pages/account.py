@@ -122,7 +122,7 @@ async def _make_token(provider: IndieAuthProvider, visit: PageVisit) -> Response
         await visit.require_confirmed()
     scopes = visit.form.getlist("scope")
     token = await provider.make_token(session.user, name, scopes, days, visit.now)
-    return visit.page("token.html", token=token, name=name, endpoint=visit.base + ENDPOINT)
+    return visit.page("token.html", secret=token, name=name, endpoint=visit.base + ENDPOINT)
 
 
 async def _make_app_password(provider: IndieAuthProvider, visit: PageVisit) -> Response:
@@ -180,7 +180,7 @@ async def _credentials(local: LocalSignIn, visit: PageVisit) -> Response:
         registered=registered,
         confirmed=await visit.is_confirmed(),
         passkeys=can_use_passkeys(visit),
-        path=CREDENTIALS,
+        place=CREDENTIALS,
         next=next_path(visit.form if visit.problem else visit.query),
     )
 

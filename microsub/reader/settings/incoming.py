@@ -82,7 +82,7 @@ async def _token(reader: ReaderSite, sources: Sources, visit: PageVisit, user: s
     return visit.page(
         "source-token.html",
         source=await sources.get(user, source),
-        token=token,
+        secret=token,
         address=address,
         command=f"curl {address} -H 'Authorization: Bearer {token}' -d content='Hello'",
         channels=await reader.links(visit),
