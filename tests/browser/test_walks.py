@@ -487,6 +487,7 @@ async def test_an_episode_goes_on_after_the_way_back(browser: Browser, server: S
         assert await page.evaluate(f"{BAR}.paused")
         await page.go_forward()
         await page.wait_for_function(f"() => {BAR}.currentTime > 40")
+        assert await page.evaluate(f"({PLAYER}.click(), {BAR}.paused)")  # that one is meant to play
         await page.keyboard.press("n")
         await page.wait_for_function(f"() => {BAR}.currentTime > 40 && !{BAR}.paused")
         # A page that the browser has kept is behind those after it.
@@ -495,6 +496,16 @@ async def test_an_episode_goes_on_after_the_way_back(browser: Browser, server: S
         await page.evaluate(f"sessionStorage.setItem('listening', {state})")
         await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
         await page.wait_for_function(f"() => {BAR}.currentTime >= 50 && !{BAR}.paused")
+        # Its player may have loaded nothing yet, and another page may not have come to play.
+        await page.evaluate(f"{BAR}.pause()")
+        await page.goto(f"{server.url}/channel/more?show=all")
+        assert await page.evaluate(f"{BAR}.readyState") == 0
+        for kept in ("on: false", "on: true, at: 80"):
+            state = f"JSON.stringify({{ file: {BAR}.dataset.file, {kept} }})"
+            await page.evaluate(f"sessionStorage.setItem('listening', {state})")
+            await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+        await page.keyboard.press("n")
+        await page.wait_for_function(f"() => {BAR}.readyState > 2 && {BAR}.currentTime > 80.2 && !{BAR}.paused")
 
 
 async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, server: Server) -> None:

@@ -174,7 +174,7 @@ export function prepareListening() {
     document.querySelectorAll("audio, video").forEach((one) => one !== target && one.pause());
   }, true);
   for (const press of ["click", "keyup"]) {
-    addEventListener(press, ({ target }) => isWaiting && sound() && !target.closest?.("#listening") && goOn(sound()));
+    addEventListener(press, ({ target }) => isWaiting && sound() && !target.closest?.("#listening, audio, video") && goOn(sound()));
   }
   addEventListener("pagehide", () => {
     if (sound()) {
@@ -185,7 +185,9 @@ export function prepareListening() {
   addEventListener("pageshow", ({ persisted }) => { // the browser has kept this page, from before others played on
     const [audio, last] = [sound(), remembered()];
     if (persisted && audio && last.file === audio.dataset.file) {
-      audio.currentTime = last.at;
+      if (last.at !== undefined) {
+        audio.currentTime = from = last.at; // also if the file is loaded only now
+      }
       last.on && goOn(audio);
     }
   });
