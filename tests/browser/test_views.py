@@ -24,7 +24,7 @@ from tests.support.web import Publisher, publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 COUNT = 40
-USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus", "tim", "uma", "viv", "wes", "xia", "yan")
+USERS = ("ann", "bea", "cat", "dan", "eve", "fay", "gus", "tim", "uma", "viv", "wes", "xia", "yan", "zoe")
 WHOLE = """() => {
     const end = innerHeight - document.querySelector(".bottom").offsetHeight;
     const boxes = [...document.querySelectorAll(".post")].map((post) => post.getBoundingClientRect());
@@ -642,18 +642,46 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
         await page.keyboard.press("m")
         await expect(page.locator(".post.is-read")).to_have_count(2)
         await page.keyboard.press("z")
-        await expect(said).to_have_text("Undone.")
+        await expect(said).to_have_text("Undone. 1 post marked as read.")
         await expect(page.locator(".post.is-read")).to_have_count(1)
         await expect(first).to_have_class(re.compile("is-read"))
         await page.keyboard.press("s")
         await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(1)
         await page.keyboard.press("z")
         await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(0)
-        await expect(said).to_have_text("Undone.")
-        await page.keyboard.press("z")
-        await expect(said).to_have_text("There is nothing to undo.")
+        await expect(said).to_have_text("Undone. 1 post marked as read.")
         await page.keyboard.press("P")
         await expect(said).to_have_text("There is no episode here to play.")
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("Marked as unread.")
+        await expect(page.locator(".post.is-read")).to_have_count(0)
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("There is nothing to undo.")
+
+
+async def test_a_mark_before_that_of_all_posts_stays(browser: Browser, server: ReadingServer) -> None:
+    """Also when the message of the later one has gone; what the server refuses isn't called undone."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "uma", "/channel/more?show=all")
+        await page.clock.install()
+        await page.reload()
+        said, read = page.locator("#done [data-text]"), page.locator(".post.is-read")
+        await page.keyboard.press("m")
+        await expect(read).to_have_count(1)
+        await page.keyboard.press("A")
+        await expect(said).to_have_text("1 post marked as read in More.")
+        await page.clock.fast_forward(61000)
+        await expect(said).to_be_hidden()
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("There is nothing to undo.")
+        await page.keyboard.press("m")
+        await expect(read).to_have_count(1)
+        refusal = "<p role=alert>Not now.</p>"
+        await page.route("**/marks", lambda route: route.fulfill(status=503, content_type="text/html", body=refusal))
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("Not now.")
+        await expect(read).to_have_count(1)
 
 
 async def test_keys_find_nothing_unread(browser: Browser, server: ReadingServer) -> None:
@@ -675,6 +703,11 @@ async def test_keys_find_nothing_unread(browser: Browser, server: ReadingServer)
         ):
             await page.keyboard.press(key)
             await expect(said).to_have_text(text)
+        await here.context.set_offline(True)
+        await page.keyboard.press("M")
+        await expect(said).to_have_text("You are offline. Only this page can be read.")
+        await here.context.set_offline(False)
+        here.troubles.clear()
         await page.goto(server.url + "/channel/home?show=all")
         await page.keyboard.press("m")
         await expect(page.locator(".post:not(.is-read)")).to_have_count(1)
@@ -683,6 +716,30 @@ async def test_keys_find_nothing_unread(browser: Browser, server: ReadingServer)
         await page.keyboard.press("J")
         await page.keyboard.press("z")
         await expect(page.locator(".post:not(.is-read)")).to_have_count(1)
+
+
+async def test_keys_without_a_message_about_other_channels(browser: Browser, server: ReadingServer) -> None:
+    """Where there are unread posts for which the key doesn't look, and in a window without room for the channels."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "zoe", "/channel/more?show=all")
+        said = page.locator("#done p")
+        await page.keyboard.press("s")
+        await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(1)
+        for path, key in (("/channel/global", "K"), ("/search?q=Short", "N"), ("/saved", "A")):
+            await page.goto(server.url + path)
+            await page.locator(".post").last.focus()
+            await page.keyboard.press(key)
+            await expect(said).to_be_hidden()
+        await page.goto(server.url + "/channel/more?show=all")
+        async with page.expect_event("load"):
+            await page.locator(".post h2 a").first.click()
+        await page.keyboard.press("M")
+        await expect(said).to_be_hidden()
+        await page.set_viewport_size({"width": 600, "height": 800})
+        await page.goto(server.url + "/channel/more")
+        async with page.expect_event("load"):
+            await page.keyboard.press("J")
+        assert page.url == server.url + "/channel/home"
 
 
 async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingServer) -> None:
@@ -948,7 +1005,7 @@ async def test_unread_posts_have_a_dot_in_every_view(browser: Browser, server: R
 
 
 async def test_days_are_those_of_the_browser(browser: Browser, server: ReadingServer) -> None:
-    """Also where they begin earlier than in UTC; the last two are called so."""
+    """Also where they begin earlier than in UTC; the last two are called so, on a page that stays open, too."""
     context = await browser.new_context(timezone_id="America/New_York", locale="en-GB")
     page = await server.sign_in(Tab(context, await context.new_page()), "wes", "/channel/home?show=all")
     await page.locator("summary", has_text="Order").click()
@@ -964,7 +1021,7 @@ async def test_days_are_those_of_the_browser(browser: Browser, server: ReadingSe
         shown = [await one.text_content() for one in await page.locator(".group").all()]
         assert shown[:2] == [f"Today, {said[0]}", f"Yesterday, {said[1]}"]
     await page.clock.set_fixed_time(day + timedelta(days=2))
-    await page.reload()
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # the page is shown again
     assert [await one.text_content() for one in await page.locator(".group").all()][:2] == said
     await context.close()
 

@@ -1,7 +1,7 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isOn, markAll, say, send, showCounts, showState, tellNothing } from "./marks.js";
-import { feedHere, turnTo } from "./news.js";
+import { article, canLeave, change, changeByHand, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { feedHere, tellLast, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
 
@@ -330,7 +330,7 @@ async function nextUnread(after) {
     await left;
     const onward = document.querySelector(".onward");
     if (!onward) {
-      tellNothing("last");
+      tellLast();
     } else if (canLeave()) {
       onward.click();
     }
@@ -391,8 +391,8 @@ export const atPosts = {
     const isDone = !all || await markAll();
     const onward = document.querySelector(".onward"); // older posts that have come meanwhile bring another one
     isFinishing = isDone && navigator.onLine && (feedHere() ? turnTo(1) : Boolean(onward));
-    if (!all && !isFinishing) {
-      tellNothing("last");
+    if (!all && !isFinishing && canLeave()) {
+      tellLast();
     }
     if (isFinishing && !feedHere()) {
       onward.click();
@@ -456,6 +456,7 @@ export function prepareFeed() {
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
   addEventListener("pagehide", rememberPlace);
+  document.addEventListener("visibilitychange", () => document.hidden || number()); // another day may have begun
   document.querySelector(".looks")?.addEventListener("submit", keepPlace);
   document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepPlace));
   feed.addEventListener("keydown", insideFeed);

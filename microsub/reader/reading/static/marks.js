@@ -124,7 +124,7 @@ async function post(form, waited) {
 }
 
 /** Show a message about an action, with an undo button if it can be undone; a late reply doesn't cover a newer action's. */
-export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (undo ? shownFor(undo) : 5000)) {
+export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (undo ? shownFor(undo) : 5000), first = "") {
   if (turn < newest || !bar) {
     return;
   }
@@ -135,7 +135,7 @@ export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (
     form.elements.undo.value = undo;
   }
   bar.querySelectorAll("button").forEach((button) => (button.hidden = !undo));
-  bar.querySelector("[data-text]").textContent = text;
+  bar.querySelector("[data-text]").textContent = first ? `${first} ${text}` : text;
   bar.querySelector("p").hidden = !text;
   clearTimeout(hiding);
   hiding = setTimeout(() => bar.querySelector("p").hidden = true, until - Date.now());
@@ -162,10 +162,28 @@ function takeAlong(text, undo, until) {
   }
 }
 
+let mass = { turn: 0, until: 0 }; // the last marks of many posts: what was said, and until when they can be undone
+
+/** Say how many posts were marked, with a button that undoes it. */
+function sayMass(text, undo, turn, until = Date.now() + UNDOABLE) {
+  mass = { text, undo, turn, until };
+  say(text, undo, turn, until);
+}
+
 function sayAgain() {
   const [text, undo, until] = JSON.parse(sessionStorage.getItem("said") || "[]");
   if (until > Date.now() && bar?.querySelector("p").hidden && document.getElementById("undo")) {
-    say(text, undo, undefined, until);
+    sayMass(text, undo, (turns += 1), until);
+  }
+}
+
+/** Say that a change of one post was taken back, and offer the undo of the marks before it as long as it can be had. */
+function sayUndone(turn) {
+  const { undone } = document.getElementById("channels").dataset;
+  if (mass.until > Date.now()) {
+    say(mass.text, mass.undo, turn, mass.until, undone);
+  } else {
+    say(undone, "", turn);
   }
 }
 
@@ -184,7 +202,7 @@ const OPPOSITE = { read: "unread", unread: "read", save: "unsave", unsave: "save
 
 /**
  * Change one post, or all down to it; the button's name is the change. What is `said` of a change of one post comes
- * with a button that undoes it.
+ * with a button that undoes it. False if it was refused, which is said.
  */
 export async function change(name, id, said = "") {
   const form = document.getElementById("change");
@@ -204,7 +222,7 @@ export async function change(name, id, said = "") {
     if (!asked) {
       showState(id, "save", name !== "save");
     }
-    return;
+    return false;
   }
   showCounts(told.unread);
   if (told.undo) {
@@ -216,6 +234,7 @@ export async function change(name, id, said = "") {
   } else if (text) {
     say(text, said ? `${OPPOSITE[name]} ${id}` : told.undo, told.turn);
   }
+  return true;
 }
 
 let byHand = { turn: 0 }; // the last change of one post by a key or button, and its turn
@@ -226,29 +245,36 @@ export function changeByHand(name, id) {
   return change(name, id);
 }
 
-/** Press what undoes the newest action, or change back the post that was marked or saved since; says so if there is neither. */
+/**
+ * Press what undoes the newest action, or change back the post that was marked or saved since, or else undo the marks of
+ * many posts, which keep what is older; says so if there is nothing.
+ */
 export async function takeBack(button) {
   const { name, id, turn } = byHand;
-  const isLater = turn > newest || !button;
-  if (button && !isLater) {
+  if (button && turn <= newest) {
     button.click();
     return;
   }
   byHand = { turn: 0 };
-  const { undone, lasting } = document.getElementById("channels").dataset;
-  if (name && article(id)) {
+  if (turn > mass.turn && article(id)) {
     const now = turns + 1;
-    await change(name, id);
-    say(undone, "", now); // unless something newer has been said meanwhile
+    if (await change(name, id)) {
+      sayUndone(now); // unless something newer has been said meanwhile
+    }
+  } else if (mass.until > Date.now()) {
+    sayMass(mass.text, mass.undo, (turns += 1), mass.until); // a message has covered it
+    await undo(document.getElementById("undo"));
   } else {
-    say(lasting);
+    tell("lasting");
   }
 }
 
 /** Say how many posts were marked; that none was unread doesn't cover the undo of the mark before. */
 function sayMarked(told) {
-  if (told.undo || !isOffered()) {
-    say(told.text, told.undo, told.turn);
+  if (told.undo) {
+    sayMass(told.text, told.undo, told.turn);
+  } else if (!isOffered()) {
+    say(told.text, "", told.turn);
   }
 }
 
@@ -272,8 +298,10 @@ async function undo(form) {
   const id = form.elements.undo.value;
   const [opposite, swiped] = id.split(" ");
   if (swiped) {
-    await change(opposite, swiped);
-    say(document.getElementById("channels").dataset.undone);
+    const now = turns + 1;
+    if (await change(opposite, swiped)) {
+      sayUndone(now);
+    }
     return;
   }
   const dropped = id && forget(id);
@@ -283,6 +311,7 @@ async function undo(form) {
       showState(one, "read", false);
     }
     changed.delete(id);
+    mass = mass.undo === id ? { turn: 0, until: 0 } : mass;
     showCounts(told.unread);
     say(told.text, "", told.turn);
   }
@@ -297,7 +326,10 @@ export function prepareForms() {
     sending();
   }
   sayAgain();
-  bar?.querySelector("[data-close]")?.addEventListener("click", () => say(""));
+  bar?.querySelector("[data-close]")?.addEventListener("click", () => {
+    mass.until = 0;
+    say("");
+  });
   document.addEventListener("submit", (event) => {
     const { target, submitter } = event;
     if (target.id === "change" && submitter) {

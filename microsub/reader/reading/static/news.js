@@ -1,6 +1,6 @@
 // Requests news when the server announces a change, and at intervals. New posts are announced in a bar, so that nothing
 // on the page moves.
-import { feed, settled, showCounts, showStates } from "./marks.js";
+import { feed, settled, showCounts, showStates, tellNothing } from "./marks.js";
 
 const PAUSE = 60000;
 const MOST_ASKED = 300; // posts whose states are asked for, those around the place of reading
@@ -105,9 +105,11 @@ function recall() {
 
 const place = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel") ?? ""}`;
 
-/** The lines of the channel list that are shown: channels, and unfolded ones' feeds. */
+/** The lines of the channel list that are shown, or would be in a wider window: channels, and unfolded ones' feeds. */
 function linesBeside() {
-  return [...document.querySelectorAll("#channels a:is([data-channel], [data-feed])")].filter((one) => one.checkVisibility());
+  const lines = [...document.querySelectorAll("#channels a:is([data-channel], [data-feed])")];
+  const isShown = document.getElementById("channels")?.checkVisibility();
+  return isShown ? lines.filter((one) => one.checkVisibility()) : lines;
 }
 
 /** Arrows walk through the lines of the channel list, and unfold and fold a channel. */
@@ -149,6 +151,18 @@ export function turnTo(step) {
   const found = others.find((one) => one.querySelector(".count:not([hidden])"));
   found?.click();
   return Boolean(found);
+}
+
+const countOf = (line) => Number(line?.querySelector(".count:not([hidden]) [data-count]")?.dataset.count ?? 0);
+
+/** Say that no other channel has unread posts, if that is so; All counts those of channels without a count, too. */
+export function tellLast() {
+  const [all, ...lines] = document.querySelectorAll("#channels [data-channel]");
+  const here = lines.find((one) => one.matches("[aria-current]"));
+  const isLast = !lines.some((one) => one !== here && one.querySelector(".count:not([hidden]), .mark"));
+  if (isLast && all?.dataset.channel === "global" && countOf(all) <= countOf(here)) {
+    tellNothing("last");
+  }
 }
 
 async function fetchedBranch(link) {

@@ -61,6 +61,7 @@ export const atPost = {
   },
   fullText: () => showFullText(post),
   above: () => {},
+  finish: () => {},
   open: () => {},
 };
 

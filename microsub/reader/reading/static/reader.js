@@ -1,7 +1,7 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
 import { canLeave, prepareForms, showTotal, takeBack, tellNothing } from "./marks.js";
-import { prepareBranches, turnTo, watchNews } from "./news.js";
+import { prepareBranches, tellLast, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
 // Hide pictures that can't be loaded; a face becomes its letter.
@@ -69,12 +69,12 @@ function press(selector) {
 let came = null; // what had the focus before the field for a search
 
 const everywhere = {
-  all: () => press("button[data-act=all]") || tellNothing("allRead"),
+  all: () => press("button[data-act=all]") || document.querySelector(".post:not(.is-read)") || tellNothing("allRead"),
   undo: () => takeBack(document.querySelector("#done p:not([hidden]) [form=undo]:not([hidden]), [role=status]:not(#done) :is([name=undo], [form=end])")),
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
-  nextChannel: () => turnTo(1) || tellNothing("last"),
-  previousChannel: () => turnTo(-1) || tellNothing("last"),
+  nextChannel: () => turnTo(1) || tellLast(),
+  previousChannel: () => turnTo(-1) || tellLast(),
   channels: () => (document.querySelector("#channels li a[aria-current]") ?? document.querySelector("#channels li a"))?.focus(),
   search: () => {
     came = document.activeElement;
