@@ -235,14 +235,22 @@ async def rows_in(redis: Redis, user: str, wanted: Mapping[str, Sequence[str]]) 
 
     A channel that is gone shows none.
     """
-    calls = [load("timeline_shown")(**_shown_keys(user), uid=uid, visited=0, ids=ids) for uid, ids in wanted.items()]
-    rows: dict[str, Row] = {}
-    for (uid, ids), reply in zip(wanted.items(), await redis.scripts(calls), strict=True):
-        _, _, places, flags, saved, _ = reply if not reply[0] else ("", (), b"", b"", b"", 0)
-        for item, place, flag, kept in zip(ids, text(places).split(), flags, saved, strict=False):
-            if place != "0":
-                rows[item] = Row(item, "", flag == 48, uid, kept == 49)
-    return rows
+    of_user = _shown_keys(user)
+    calls = [load("timeline_shown")(**of_user, uid=uid, visited=0, ids=ids) for uid, ids in wanted.items()]
+    replies = zip(wanted.values(), await redis.scripts(calls), strict=True)
+    return {row.id: row for ids, reply in replies if not reply[0] for row in _rows_shown(ids, reply)[0]}
+
+
+def _rows_shown(ids: Sequence[str], reply: list[Any]) -> tuple[list[Row], dict[str, str]]:
+    """A good reply of timeline_shown.lua as rows, of the ids that are shown, and the names of their channels."""
+    _, named, places, flags, saved, _ = reply
+    listed, states = texts(named), zip(ids, text(places).split(), flags, saved, strict=True)
+    rows = [
+        Row(item, "", flag == 48, listed[2 * int(place) - 2], kept == 49)
+        for item, place, flag, kept in states
+        if place != "0"
+    ]
+    return rows, dict(zip(listed[0::2], listed[1::2], strict=True))
 
 
 def _shown_keys(user: str) -> dict[str, Any]:
@@ -267,14 +275,11 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> tuple[
         for (_, part), reply in zip(left, await redis.scripts(calls), strict=True):
             if reply[0]:
                 raise await absent(redis, user, uid)
-            _, named, places, flags, saved, visited = reply
-            listed = texts(named)
-            names.update(zip(listed[0::2], listed[1::2], strict=True))
-            for item, place, flag, kept in zip(part, text(places).split(), flags, saved, strict=True):
-                if place != "0" and (item not in rows or (flag == 49 and rows[item].is_read)):
-                    rows[item] = Row(item, "", flag == 48, listed[2 * int(place) - 2], kept == 49)
-            if visited:
-                further.append((visited, part))
+            some, called = _rows_shown(part, reply)
+            names.update(called)
+            rows.update({row.id: row for row in some if row.id not in rows or rows[row.id].is_read > row.is_read})
+            if reply[-1]:
+                further.append((reply[-1], part))
         left = further
     return rows, names
 

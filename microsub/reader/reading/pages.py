@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -267,13 +268,14 @@ class TimelinePages:
         For its script: others of the user's pages and devices may have marked and saved them.
         """
         user = await self._reader.user(visit)
-        rows, count = await asyncio.gather(
-            self._reading.rows_in(user, _listed(visit.query.get("posts", ""))), self._arrived(user, visit)
+        rows, count, links = await asyncio.gather(
+            self._reading.rows_in(user, _listed(visit.query.get("posts", ""))),
+            self._arrived(user, visit),
+            self._reader.links(visit),
         )
         text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
         states = {id_: row.is_read + 2 * row.is_saved for id_, row in rows.items()}
-        unread = (await self._reader.links(visit)).unread
-        return data_reply({"new": count, "text": text, "unread": unread, "states": states})
+        return data_reply({"new": count, "text": text, "unread": links.unread, "states": states})
 
     async def _arrived(self, user: str, visit: PageVisit) -> int:
         """How many posts have arrived before the first one of a page; 0 for pages that announce none."""
@@ -285,14 +287,15 @@ class TimelinePages:
 
 def _listed(given: str) -> dict[str, list[str]]:
     """The ids of a page's posts, by the channel that lists them, from a JSON object with `id id …` for each."""
+    listed = defaultdict[str, list[str]](list)
     with suppress(orjson.JSONDecodeError, AttributeError):
-        pairs = [(uid, id_) for uid, ids in orjson.loads(given).items() for id_ in ids.split()][:MOST_ASKED]
-        listed: dict[str, list[str]] = {}
-        for uid, id_ in pairs:
-            if ITEM_ID.fullmatch(id_) and uid != GLOBAL:
-                listed.setdefault(uid, []).append(id_)
-        return listed
-    return {}
+        pairs = [
+            (uid, id_) for uid, ids in orjson.loads(given).items() for id_ in ids.split() if ITEM_ID.fullmatch(id_)
+        ]
+        for uid, id_ in pairs[:MOST_ASKED]:
+            if uid != GLOBAL:
+                listed[uid].append(id_)
+    return listed
 
 
 def _is_cut_short(reply: dict[str, Any]) -> bool:
