@@ -647,6 +647,8 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
         await expect(first).to_have_class(re.compile("is-read"))
         await page.keyboard.press("s")
         await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(1)
+        await page.keyboard.press("P")
+        await expect(said).to_have_text("There is no episode here to play.")
         await page.keyboard.press("z")
         await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(0)
         await expect(said).to_have_text("Undone. 1 post marked as read.")
@@ -911,6 +913,16 @@ async def test_the_key_of_the_full_text_works_in_every_view(browser: Browser, se
         await expect(page.locator("#done")).to_contain_text("posts.test")  # where the page can't be fetched
         await expect(page.locator(".post").first).to_contain_text("The end of it.")
         await expect(page.locator(".post").first.get_by_role("button", name="Full text")).to_be_visible()
+
+
+async def test_keys_of_posts_do_nothing_without_one(browser: Browser, server: ReadingServer) -> None:
+    """In an empty channel."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/none")
+        for key in "jkodvmst":
+            await page.keyboard.press(key)
+        await here.keys("g", "/")
+        await page.wait_for_url("**/search")
 
 
 async def test_keys_lead_from_channel_to_channel(browser: Browser, server: ReadingServer) -> None:

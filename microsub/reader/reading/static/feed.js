@@ -108,8 +108,8 @@ let opening = null; // the post that was opened last, perhaps still being fetche
 let underway = null; // the opening of that post, for what waits for it
 
 /**
- * Open or close a post; a second time while it is fetched waits for it. One that isn't cut is fetched only if that
- * `isWanted`: for what its page has below the text.
+ * Open or close a post; a second time while it is fetched waits for it. A post that is shown
+ * whole is fetched only if what its page has below the text `isWanted`.
  */
 function open(post, block = "nearest", isWanted = post.matches(".row")) {
   if (post.ariaBusy !== "true" || kept.has(post)) {
@@ -402,7 +402,7 @@ export const atPosts = {
   open: () => current() && open(current()),
   fullText: async () => {
     const post = current();
-    if (post?.querySelector("[data-body]").dataset.cut === undefined) {
+    if (post && post.querySelector("[data-body]").dataset.cut === undefined) {
       go(post);
       await open(post, "nearest", true);
     }
