@@ -180,7 +180,7 @@ async def _credentials(local: LocalSignIn, visit: PageVisit) -> Response:
         registered=registered,
         confirmed=await visit.is_confirmed(),
         passkeys=can_use_passkeys(visit),
-        place=CREDENTIALS,
+        credentials=CREDENTIALS,
         next=next_path(visit.form if visit.problem else visit.query),
     )
 
