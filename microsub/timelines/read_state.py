@@ -141,7 +141,7 @@ class ReadState:
         if everywhere:
             others = known - wanted
             wanted = wanted | await self._same_among(wanted, others)
-            wanted |= await self._same_of_read(user, uids, named - known, others)
+            wanted |= await self._same_of_read(user, uids, named - known, others, hidden)
         found = {uid: wanted & (unread[uid] | hidden[uid]) for uid in uids}
         first = {uid: some.difference(last.get(uid, ())) for uid, some in found.items()}
         await self._mark_here(user, first, "read", now, marked)
@@ -164,9 +164,11 @@ class ReadState:
         found = await walked(self._redis, "ZSCAN", [keys.hidden(user, uid) for uid in uids])
         return {uid: {*texts(flat[::2])} for uid, flat in zip(uids, found.values(), strict=True)}
 
-    async def _having(self, user: str, uids: Sequence[str], ids: Set[str]) -> dict[str, set[str]]:
+    async def _having(
+        self, user: str, uids: Sequence[str], ids: Set[str], hidden: Mapping[str, Set[str]] | None = None
+    ) -> dict[str, set[str]]:
         """Those of the items that each of these channels shows or hides."""
-        found = {uid: some & ids for uid, some in (await self._hidden(user, uids)).items()}
+        found = {uid: {*(some & ids)} for uid, some in (hidden or await self._hidden(user, uids)).items()}
         for some in batches(uids, _AT_ONCE * _AT_ONCE):
             async for uid, shown in self._scores(user, dict.fromkeys(some, ids)):
                 found[uid].update(one for one, _ in shown)
@@ -189,10 +191,12 @@ class ReadState:
             return set[str]().union(*(await self._same(wanted)).values()) & others
         return {one for one, same in (await self._same(others)).items() if not wanted.isdisjoint(same)}
 
-    async def _same_of_read(self, user: str, uids: Sequence[str], ids: Set[str], others: Set[str]) -> set[str]:
+    async def _same_of_read(
+        self, user: str, uids: Sequence[str], ids: Set[str], others: Set[str], hidden: Mapping[str, Set[str]]
+    ) -> set[str]:
         """The duplicates among the others of those items that a channel has, though none is unread."""
         same = {one: some & others for one, some in (await self._same(ids)).items() if some & others}
-        there = (await self._having(user, uids, {*same})).values() if same else ()
+        there = (await self._having(user, uids, {*same}, hidden)).values() if same else ()
         return set[str]().union(*(same[one] for one in set[str]().union(*there)))
 
     async def _mark_here(

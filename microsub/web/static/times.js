@@ -1,6 +1,7 @@
-// Shows the page's times, which are in UTC, in the browser's time zone and as its country writes them. Days without a time aren't changed.
+// Shows the page's times, which are in UTC, in the browser's time zone and as its country writes them. Days without a time aren't
+// changed. Gives lists the headings of its days, too.
 const FORM = { dateStyle: "medium", timeStyle: "short" };
-let format = null; // made when it is needed: browsers take long for it
+let [format, dates, words] = []; // made when they are needed: browsers take long for them
 
 function local() {
   const { lang } = document.documentElement;
@@ -22,12 +23,14 @@ localiseTimes(document);
 
 /** The heading of a day: its date, and before it whether that is today or yesterday. */
 function heading(moment) {
-  const date = new Intl.DateTimeFormat(local(), { dateStyle: "long" }).format(moment);
+  dates ??= new Intl.DateTimeFormat(local(), { dateStyle: "long" });
+  words ??= new Intl.RelativeTimeFormat(local(), { numeric: "auto" });
+  const date = dates.format(moment);
   const days = Math.round((new Date().setHours(12, 0, 0, 0) - new Date(moment).setHours(12, 0, 0, 0)) / 86400000);
   if (days !== 0 && days !== 1) {
     return date;
   }
-  const word = new Intl.RelativeTimeFormat(local(), { numeric: "auto" }).format(-days, "day");
+  const word = words.format(-days, "day");
   return `${word.charAt(0).toLocaleUpperCase(local())}${word.slice(1)}, ${date}`;
 }
 

@@ -1,10 +1,10 @@
 // The bar with the player: it goes on at its position on the next page, and the account keeps the position.
-import { say, tell as tellUser } from "./marks.js";
+import { say, tell } from "./marks.js";
 
 const EVERY = 15000; // milliseconds between two reports of the position
 const CLOSE = 2; // seconds
 
-let told = 0; // when the position was reported last
+let reported = 0; // when the position was reported last
 let at = -1; // the position that was reported last
 let from = 0; // where the episode goes on
 let isWaiting = false; // for a press, to go on
@@ -31,13 +31,13 @@ function goOn(audio) {
   });
 }
 
-function tell() {
+function report() {
   const [audio, form] = [sound(), bar().querySelector("form")];
   const seconds = Math.floor(audio.currentTime);
   if (!audio.readyState || Math.abs(seconds - at) < CLOSE) {
     return;
   }
-  [told, at] = [performance.now(), seconds];
+  [reported, at] = [performance.now(), seconds];
   const body = new URLSearchParams(new FormData(form));
   body.set("seconds", seconds);
   const headers = { accept: "application/json" };
@@ -72,11 +72,11 @@ function prepare(starts) {
     bar()?.querySelector("small")?.remove();
   });
   audio.addEventListener("timeupdate", () => {
-    if (!audio.paused && performance.now() - told > EVERY) {
-      tell();
+    if (!audio.paused && performance.now() - reported > EVERY) {
+      report();
     }
   });
-  audio.addEventListener("pause", () => audio.ended || audio !== sound() || tell()); // a removed one pauses, too
+  audio.addEventListener("pause", () => audio.ended || audio !== sound() || report()); // a removed one pauses, too
   audio.addEventListener("ended", () => change(bar().querySelector("form"), bar().querySelector("[data-next]"), true));
   if (starts || plays) {
     goOn(audio);
@@ -126,7 +126,7 @@ export function playOrPause(post) {
   } else if (sound()) {
     sound().play();
   } else {
-    tellUser("soundless");
+    tell("soundless");
   }
 }
 
@@ -179,7 +179,7 @@ export function prepareListening() {
   addEventListener("pagehide", () => {
     if (sound()) {
       remember();
-      tell();
+      report();
     }
   });
   addEventListener("pageshow", ({ persisted }) => { // the browser has kept this page, from before others played on

@@ -2,7 +2,7 @@
 import { forget, hasWaiting, keep, sendWaiting } from "./waiting.js";
 
 const feed = document.getElementById("feed");
-const { offline } = document.getElementById("channels")?.dataset ?? {};
+const texts = document.getElementById("channels")?.dataset ?? {};
 const bar = document.getElementById("done");
 const UNDOABLE = 60000; // milliseconds for which a message offers to undo
 const UNDOABLE_ONE = 8000; // if it is about one post, which can also be changed back where it is
@@ -91,7 +91,7 @@ export async function send(form, fields, keepalive = false) {
   return null;
 }
 
-/** Whether the states on the page are as the server has them; other numbers if an action came meanwhile. */
+/** The number of the next action; 0 while states on the page aren't as the server has them. */
 export function settled() {
   return underway || hasWaiting() ? 0 : turns + 1;
 }
@@ -148,7 +148,7 @@ const shownFor = (undo) => (isOfOne(undo) ? UNDOABLE_ONE : UNDOABLE);
 const isOffered = () => Boolean(bar?.querySelector("p:not([hidden]) [form=undo]:not([hidden])"));
 
 /** Say a text that the list of channels has for scripts. */
-export const tell = (name) => say(document.getElementById("channels").dataset[name]);
+export const tell = (name) => say(texts[name]);
 
 /** Say that nothing is unread, unless that covered the undo of what was marked. */
 export const tellNothing = (name) => isOffered() || tell(name);
@@ -162,7 +162,8 @@ function takeAlong(text, undo, until) {
   }
 }
 
-let mass = { turn: 0, until: 0 }; // the last marks of many posts: what was said, and until when they can be undone
+const NONE = { turn: 0, until: 0 };
+let mass = NONE; // the last marks of many posts: what was said, and until when they can be undone
 
 /** Say how many posts were marked, with a button that undoes it. */
 function sayMass(text, undo, turn, until = Date.now() + UNDOABLE) {
@@ -179,11 +180,10 @@ function sayAgain() {
 
 /** Say that a change of one post was taken back, and offer the undo of the marks before it as long as it can be had. */
 function sayUndone(turn) {
-  const { undone } = document.getElementById("channels").dataset;
   if (mass.until > Date.now()) {
-    say(mass.text, mass.undo, turn, mass.until, undone);
+    say(mass.text, mass.undo, turn, mass.until, texts.undone);
   } else {
-    say(undone, "", turn);
+    say(texts.undone, "", turn);
   }
 }
 
@@ -191,7 +191,7 @@ function sayUndone(turn) {
 export function canLeave() {
   const isStuck = !navigator.onLine && document.getElementById("undo");
   if (isStuck) {
-    say(offline);
+    say(texts.offline);
   }
   return !isStuck;
 }
@@ -311,7 +311,7 @@ async function undo(form) {
       showState(one, "read", false);
     }
     changed.delete(id);
-    mass = mass.undo === id ? { turn: 0, until: 0 } : mass;
+    mass = mass.undo === id ? NONE : mass;
     showCounts(told.unread);
     say(told.text, "", told.turn);
   }
@@ -327,7 +327,7 @@ export function prepareForms() {
   }
   sayAgain();
   bar?.querySelector("[data-close]")?.addEventListener("click", () => {
-    mass.until = 0;
+    mass = { ...mass, until: 0 };
     say("");
   });
   document.addEventListener("submit", (event) => {

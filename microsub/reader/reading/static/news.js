@@ -1,5 +1,5 @@
-// Requests news when the server announces a change, and at intervals. New posts are announced in a bar, so that nothing
-// on the page moves.
+// Requests counts, states and news when the server announces a change, and at intervals. New posts are announced in a
+// bar, so that nothing on the page moves. And the list of channels: its lines by key, unfolded ones, feeds that are dragged.
 import { feed, settled, showCounts, showStates, tellNothing } from "./marks.js";
 
 const PAUSE = 60000;
@@ -112,8 +112,13 @@ function linesBeside() {
   return isShown ? lines.filter((one) => one.checkVisibility()) : lines;
 }
 
-/** Arrows walk through the lines of the channel list, and unfold and fold a channel. */
+/** Arrows walk through the lines of the channel list, and unfold and fold a channel; so does Space on its sign. */
 function walk(event) {
+  if (event.key === " " && event.target.matches("[data-branch]")) {
+    event.preventDefault();
+    fold(event.target, event.target.ariaExpanded !== "true");
+    return;
+  }
   const lines = linesBeside();
   const at = lines.indexOf(event.target);
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -310,12 +315,6 @@ export function prepareBranches() {
     }
   });
   channels?.addEventListener("keydown", walk);
-  channels?.addEventListener("keydown", (event) => {
-    if (event.key === " " && event.target.matches("[data-branch]")) {
-      event.preventDefault();
-      fold(event.target, event.target.ariaExpanded !== "true");
-    }
-  });
   const prepare = () => document.querySelectorAll("#channels > ul > li > [data-branch]").forEach(prepareBranch);
   prepare();
   for (const list of document.querySelectorAll("#channels > ul")) {
