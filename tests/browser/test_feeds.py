@@ -151,6 +151,7 @@ async def test_the_table_of_feeds_stays_where_it_is(browser: Browser, many: Read
         await page.route("**/choose*.js*", later)
         await page.goto(f"{many.url}/feed", wait_until="commit")
         table = page.locator(".table")
+        await page.locator("footer").wait_for()  # all rows are there
         before = await table.bounding_box()
         begun.set()
         await page.get_by_role("checkbox", name="Alle gezeigten auswählen").wait_for()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -49,6 +51,19 @@ async def test_the_first_page_costs_the_same_for_200_channels(real_redis: Redis)
             trips[name] = redis.trips
             assert len(page.tree.css("#channels li")) == {"few": 5, "many": 4}[name]
     assert trips["many"] == trips["few"] <= 16
+
+
+async def test_news_of_posts_in_many_channels_cost_the_same(real_redis: Redis) -> None:
+    """Each post is looked for in its channel alone, all of them together."""
+    redis, trips = CountingRedis(real_redis), []
+    async with instance(redis, base_url=ADDRESS) as server:
+        visitor = await reading(server, "ann", *[f"c{number}" for number in range(60)])
+        await visitor.get("/news")
+        for listed in ({"c0": "1"}, {f"c{number}": f"{number} 99" for number in range(60)}):
+            redis.trips = 0
+            await visitor.get("/news?" + urlencode({"channel": "global", "posts": json.dumps(listed)}))
+            trips.append(redis.trips)
+    assert trips[0] == trips[1] <= 6
 
 
 async def test_the_page_to_follow_feeds_reads_the_channels_once(real_redis: Redis) -> None:

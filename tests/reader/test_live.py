@@ -31,7 +31,7 @@ async def test_a_change_is_announced(ann: ReadingVisitor) -> None:
 
 
 async def test_an_open_page_gets_the_states_of_its_posts(ann: ReadingVisitor) -> None:
-    """Of those that it names and the channel beside them shows, in one round trip; saved ones are read in `saved`."""
+    """Of those that it names and the channel beside them shows; saved ones are read in `saved`."""
     await ann.publish("one", "two", "three")
     one, two, three = ids(await ann.get("/channel/home"))
     await ann.change(await ann.get("/channel/home"), "read", two)
