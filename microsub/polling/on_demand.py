@@ -1,4 +1,4 @@
-"""Polls given feeds now, next to working workers, and reports when all are done."""
+"""Polls feeds now: given ones, next to working workers, with a report; or one or all of a user at a request."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ feeds have their turns meanwhile.
 
 
 class PollOnRequest:
-    """Makes a feed due at once at a user's request, within limits; the workers do the rest."""
+    """Makes a feed due at once at a user's request, or all feeds in turns, within limits; the workers do the rest."""
 
     def __init__(self, feeds: Feeds, schedule: Schedule) -> None:
         self._feeds = feeds

@@ -84,5 +84,5 @@ async def reached(asked: Awaitable[list[Any]]) -> list[Any]:
 
 
 def score_text(seconds: float) -> str:
-    """Unix seconds as decimal text with microseconds, in the shortest form."""
+    """Unix seconds as decimal text with microseconds, in the shortest form, and never in powers of ten."""
     return f"{seconds:.6f}".rstrip("0").rstrip(".")

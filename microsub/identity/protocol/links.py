@@ -116,9 +116,8 @@ def profile_links(
     """The endpoints that a page names, by relation, and profiles of the same person.
 
     `link_header` joins the values of `Link` headers. Never raises. For each relation, the first usable link counts:
-    HTTP `Link`, then `<link>` in the head. The profiles (`rel=me`) are canonical, each once, in the page's order, also
-    only from HTTP `Link` and `<link>` in the head:
-    people who can write there could name their own server.
+    HTTP `Link`, then `<link>` in the head, since people who can write in a body could name their own server. The
+    profiles (`rel=me`) are canonical, each once, in the page's order, from the same places.
     """
     links = list(written_links(body, url, content_type, link_header))
     return usable(links, (*SERVERS, "micropub")), _me_links(links, private)
