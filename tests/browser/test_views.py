@@ -677,7 +677,8 @@ async def test_a_mark_before_that_of_all_posts_stays(browser: Browser, server: R
         await expect(said).to_be_hidden()
         await page.keyboard.press("z")
         await expect(said).to_have_text("There is nothing to undo.")
-        await page.keyboard.press("m")
+        async with page.expect_response("**/marks"):
+            await page.keyboard.press("m")
         await expect(read).to_have_count(1)
         refusal = "<p role=alert>Not now.</p>"
         await page.route("**/marks", lambda route: route.fulfill(status=503, content_type="text/html", body=refusal))
