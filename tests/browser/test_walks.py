@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import wave
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
@@ -33,6 +34,7 @@ PEOPLE = (
     "quiet",
     "queuer",
     "presser",
+    "early",
     "starrer",
     "backer",
 )
@@ -59,10 +61,10 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")
         sounds = feeds.serve_document("/sounds", podcast(feeds.serve("/episode.wav", served)))
-        for name in ("player", "walker", "quiet", "queuer", "presser", "backer"):
+        for name in ("player", "walker", "quiet", "queuer", "presser", "early", "backer"):
             users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
         more = feeds.serve_document("/more", more_episodes(feeds.url("/episode.wav")))
-        for name in ("queuer", "presser", "starrer"):
+        for name in ("queuer", "presser", "early", "starrer"):
             users[name]["channels"].append({"uid": "more", "name": "More", "feeds": [more]})
         users |= {name: {"channels": [{"uid": uid, "name": uid.title()} for uid in EMPTY]} for name in TENDERS}
         async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=4, settings=settings) as made:
@@ -270,11 +272,12 @@ async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) 
         await page.keyboard.insert_text(address)  # the field has the focus
         async with page.expect_event("load"):
             await page.keyboard.press("Enter")
-        await page.keyboard.press("Enter")  # follows the feed that was found
+        async with page.expect_event("load"):
+            await page.keyboard.press("Enter")  # follows the feed that was found
         await page.get_by_text("You now follow").wait_for()
         async with page.expect_event("load"):
             await here.keys("Escape", "z")
-        assert await page.get_by_text("You now follow").count() == 0
+        await expect(page.get_by_text("You now follow")).to_have_count(0)
         await page.goto(server.url + "/follow")
         await page.keyboard.insert_text(address)
         await page.keyboard.press("Enter")
@@ -589,6 +592,26 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
             await page.locator(".post h2 a").first.click()
         await page.get_by_role("button", name="Add to the queue").click()
         await page.get_by_text("Added to the queue.").wait_for()
+
+
+async def test_an_episode_plays_by_a_key_that_comes_before_its_script(browser: Browser, server: Server) -> None:
+    """Without another page."""
+
+    async def late(route: Route) -> None:
+        await asyncio.sleep(0.5)
+        await route.continue_()
+
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "early", "/channel/sounds?show=all")
+        await page.get_by_role("button", name="Play", exact=True).click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        file = await page.evaluate(f"{BAR}.dataset.file")
+        await page.keyboard.press("P")
+        await page.route("**/listening.js", late)
+        await page.goto(f"{server.url}/channel/more?show=all", wait_until="domcontentloaded")
+        await here.keys("j", "P")
+        await page.wait_for_function(f"file => {BAR}.dataset.file !== file && !{BAR}.paused", arg=file)
 
 
 async def test_an_episode_has_its_star_where_other_posts_have_it(browser: Browser, server: Server) -> None:

@@ -118,6 +118,7 @@ async function change(form, button, plays) {
 
 /** Pause what plays, or play: the post's episode, or else what the bar has. */
 export function playOrPause(post) {
+  prepareListening(); // of two that wait for this script, a browser can serve the later one first
   const button = post?.querySelector("form[action$='/listen'] [name=play]");
   if (sound() && !sound().paused) {
     sound().pause();
