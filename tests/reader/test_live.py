@@ -43,7 +43,16 @@ async def test_an_open_page_gets_the_states_of_its_posts(ann: ReadingVisitor) ->
 
     assert await told(home=f"{one} {two} 999 x {three}") == {one: 0, two: 1, three: 2}
     assert await told(home=one, saved=f"{three} {two}", gone=two) == {one: 0, three: 3}
-    for nothing in ({"posts": "[1]"}, {"posts": '{"home": 1}'}, {"posts": "{"}, {"posts": '{"global": "1"}'}, {}):
+    nothings = (
+        "[1]",
+        '{"home": 1}',
+        "{",
+        '{"global": "1"}',
+        '{"%2": "1"}',
+        '{"home": "9999999999999999999"}',
+        "[" * 9000,
+    )
+    for nothing in (*({"posts": text} for text in nothings), {}):
         reply = await ann.get("/news?" + urlencode({"channel": "home", **nothing}))
         assert (reply.response.json()["states"], reply.response.json()["new"]) == ({}, 0)
 

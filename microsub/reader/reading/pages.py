@@ -18,7 +18,7 @@ from starlette.routing import Route
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
-from microsub.model.reader import GLOBAL, SAVED, Cursor, PageQuery
+from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery
 from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
@@ -293,7 +293,7 @@ def _listed(given: str) -> dict[str, list[str]]:
             (uid, id_) for uid, ids in orjson.loads(given).items() for id_ in ids.split() if ITEM_ID.fullmatch(id_)
         ]
         for uid, id_ in pairs[:MOST_ASKED]:
-            if uid != GLOBAL:
+            if uid != GLOBAL and NAME.match(uid):
                 listed[uid].append(id_)
     return listed
 
