@@ -284,9 +284,11 @@ class PageVisit:
         if problem is not None:
             # 401 would need a scheme of HTTP authentication (RFC 9110), and there is none.
             status = 403 if isinstance(problem, NotRecognised) else problem.status
+        path = self.request.url.path
         everywhere = {
             **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
-            **{"display": self.display, "looks": self.looks, "path": self.request.url.path},
+            **{"display": self.display, "looks": self.looks, "path": path},
+            "opened": path if self.request.method == "GET" and status < 400 else "/",
         }
         if taken := everywhere.keys() & values.keys():
             raise TypeError(f"{template}: all pages have a value of the name {', '.join(taken)}")

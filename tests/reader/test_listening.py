@@ -52,16 +52,39 @@ async def test_a_secret_that_is_shown_once_has_no_player_beside_it(ann: ReadingV
     made = await ann.browser.submit(account, "/account/tokens", name="app", days="30", scope=["read"])
     assert "it isn’t shown again" in made.text
     assert queue(made) == []
+    await ann.server.accounts.set_admin("ann", True)
+    users = await ann.get("/admin/users")
+    assert queue(users) == ["one"]
+    invited = await ann.browser.submit(users, "/admin/users/invite", name="bob")
+    assert "it isn’t shown again" in invited.text
+    assert queue(invited) == []
 
 
 async def test_the_token_of_a_source_is_shown_while_an_episode_plays(ann: ReadingVisitor) -> None:
-    """The player's forms have their own tokens."""
+    """Without the player, as other secrets."""
     await press(ann, await episode(ann, "one"), "play", "https://a.example/one.mp3")
-    made = await ann.browser.submit(
-        await ann.get("/settings/sources"), "/settings/sources", name="Script", channel="home"
-    )
+    sources = await ann.get("/settings/sources")
+    assert queue(sources) == ["one"]
+    made = await ann.browser.submit(sources, "/settings/sources", name="Script", channel="home")
     assert "it isn’t shown again" in made.text
-    assert queue(made) == ["one"]
+    assert queue(made) == []
+
+
+async def test_the_bar_leads_to_a_page_that_can_be_opened(ann: ReadingVisitor) -> None:
+    """Pages that say why a form was refused stand at addresses that only receive forms; others are missing."""
+    await press(ann, await episode(ann, "one"), "play", "https://a.example/one.mp3")
+    table = await ann.get("/feed")
+    await ann.browser.submit(table, "/feed/refresh")
+    refused = await ann.browser.submit(table, "/feed/refresh")
+    for page, status, target in (
+        (table, 200, "/feed"),
+        (refused, 429, "/"),
+        (await ann.get("/channel/none"), 404, "/"),
+    ):
+        assert (page.status, queue(page)) == (status, ["one"])
+        done = await ann.browser.submit(page, BAR, seconds="20")
+        assert done.location == target
+        assert queue(await ann.get(done.location)) == ["one"]
 
 
 async def test_episodes_wait_in_the_queue(ann: ReadingVisitor) -> None:
