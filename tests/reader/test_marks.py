@@ -15,11 +15,13 @@ from microsub.reader.reading import undo
 from microsub.reader.reading.undo import UndoRecord, UndoRecords
 from microsub.redis.protocol import Command
 from microsub.timelines import READ_EVERYWHERE, ReadState
+from microsub.web.visit import PAGES_AT_ONCE
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import OTHER, posts
 from tests.support.redis_wrappers import Between, Wrapped
 from tests.support.visitor import fields_of
+from tests.support.waiting import wait_until
 from tests.support.world import World
 
 JSON = "application/json"
@@ -42,6 +44,31 @@ async def test_read_and_unread(ann: ReadingVisitor) -> None:
     assert (button.attributes["name"], button.attributes["aria-pressed"]) == ("unread", "true")
     await ann.change(page, "unread", ids(page)[0])
     assert await unread(ann) == 2
+
+
+async def test_few_marks_of_a_user_at_a_time(
+    ann: ReadingVisitor, server: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Further ones wait, as pages do; others' marks don't."""
+    bob = await reading(server, "bob", "home")
+    await ann.publish("a")
+    marking, go, running = ReadState.mark_by_channel, asyncio.Event(), []
+
+    async def mark(state: ReadState, user: str, *args: Any) -> Any:
+        if user == "ann":
+            running.append(user)
+            await go.wait()
+        return await marking(state, user, *args)
+
+    monkeypatch.setattr(ReadState, "mark_by_channel", mark)
+    pages = [await one.get("/channel/home") for one in (ann, bob)]
+    marks = [asyncio.create_task(ann.change(pages[0], "read", ids(pages[0])[0])) for _ in range(6)]
+    await wait_until(lambda: len(running) >= PAGES_AT_ONCE)
+    assert (await bob.change(pages[1], "read", ids(pages[1])[0])).status == 303
+    assert len(running) == PAGES_AT_ONCE
+    go.set()
+    assert {one.status for one in await asyncio.gather(*marks)} == {303}
+    assert len(running) == len(marks)
 
 
 async def test_our_script_finds_where_it_says_what_it_did(ann: ReadingVisitor) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pytest
 
 from microsub.model.reader import Cursor, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines import READ_EVERYWHERE
+from microsub.timelines import READ_EVERYWHERE, shown_among
 from tests.support.one_reader import ANN, NOW, OneReader
-from tests.support.redis_wrappers import CountingRedis
+from tests.support.redis_wrappers import CountingRedis, Wrapped
 from tests.support.servers import calls
 
 SMALL, LARGE = 1_000, 10_000
@@ -281,3 +282,26 @@ async def test_many_posts_become_unread_in_the_channels_that_have_them(real_redi
     for key in (keys.read, keys.hidden_read):
         assert await left(real_redis, uids[:3], key) == 0
     assert await world.timelines.mark_unread(ANN, "global", [str(one) for one in ids], NOW) == 0
+
+
+class Looks(Wrapped):
+    """Records how many members each round trip looks for, in all its sorted sets together."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.counts: list[int] = []
+
+    async def pipeline(self, commands: Any) -> Any:
+        self.counts.append(sum(len(command) - 2 for command in commands))
+        return await super().pipeline(commands)
+
+
+async def test_posts_are_looked_for_in_short_steps(redis: Redis) -> None:
+    """Others' requests have their turn between them; posts that were found aren't looked for again."""
+    _, uids = await crowd(redis, 400)
+    await put(redis, uids[:1], range(1, 1001), keys.posts)
+    await put(redis, uids[-1:], range(1001, 1004), keys.posts)
+    looking, ids = Looks(redis), [str(one) for one in range(1, 1006)]
+    assert await shown_among(looking, ANN, "global", ids) == ids[:-2]
+    assert max(looking.counts) <= 20_000
+    assert sum(looking.counts) <= 22_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Literal
 
 from starlette.responses import Response
@@ -23,7 +24,7 @@ from microsub.reader.reading.pages import data_reply
 from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines import ReaderViews, ReadState, SavedPosts
 from microsub.web.headers import own_path
-from microsub.web.routes import form
+from microsub.web.routes import Handler, form
 from microsub.web.visit import PageVisit
 
 MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
@@ -69,7 +70,12 @@ class MarkForms:
     def routes(self) -> list[Route]:
         """The routes of these forms."""
         forms = {MARKS: self._change, MARK_ALL: self._mark_all, UNDO: self._mark_again}
-        return [form(self._reader.site, path, handler) for path, handler in forms.items()]
+        return [form(self._reader.site, path, partial(self._in_turn, handler)) for path, handler in forms.items()]
+
+    async def _in_turn(self, handler: Handler, visit: PageVisit) -> Response:
+        """Few of a user at a time, as pages: a thousand posts in hundreds of channels take other requests' time."""
+        async with visit.turn():
+            return await handler(visit)
 
     async def _change(self, visit: PageVisit) -> Response:
         """Carry out the pressed button: its name is the change, its value the post's id."""
