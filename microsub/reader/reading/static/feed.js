@@ -446,6 +446,18 @@ function insideFeed(event) {
   }
 }
 
+const MINUTE = 60000; // milliseconds
+let today = new Date().toDateString();
+
+/** Name the days anew when one has begun. A timer until midnight would stand still while the computer sleeps. */
+function nameDays() {
+  const now = new Date().toDateString();
+  if (now !== today) {
+    today = now;
+    number();
+  }
+}
+
 export function prepareFeed() {
   if (!feed || !posts().length) {
     return;
@@ -456,7 +468,7 @@ export function prepareFeed() {
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
   addEventListener("pagehide", rememberPlace);
-  document.addEventListener("visibilitychange", () => document.hidden || number()); // another day may have begun
+  setInterval(nameDays, MINUTE);
   document.querySelector(".looks")?.addEventListener("submit", keepPlace);
   document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepPlace));
   feed.addEventListener("keydown", insideFeed);
