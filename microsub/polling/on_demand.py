@@ -195,7 +195,10 @@ class PollNow:
 
 AGAIN = 60.0
 """Seconds after a poll in which a user's request doesn't poll the feed again."""
-
+_AHEAD = 60.0
+"""Seconds of waiting that a user's request gives its feed: those of the host that have waited longer come first, so
+that few users can't keep the feeds of others from their turn.
+"""
 
 RECENT = 300.0
 """Seconds after a poll in which a refresh of all feeds leaves a feed out, as the planning does by default."""
@@ -233,7 +236,7 @@ class PollOnRequest:
             raise InvalidRequest(N_("The publisher asked for a pause, which isn't over yet."))
         if 0 <= now - (record.last_poll or 0.0) < AGAIN:
             raise TooManyRequests(N_("This feed was polled less than a minute ago: try again in a minute."), int(AGAIN))
-        await self._schedule.bump([(feed_id, host_of(record.url))], _EARLIEST)
+        await self._schedule.bump([(feed_id, host_of(record.url))], now - _AHEAD)
 
     async def ask_all(self, user: str, records: Iterable[FeedRecord], now: float) -> None:
         """Make a user's feeds due that `waits_for_refresh`, those that wait longest first.

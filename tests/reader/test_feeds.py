@@ -13,6 +13,7 @@ from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import Filters, FollowSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import texts
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, instance, posts
@@ -374,6 +375,21 @@ async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) ->
     assert len(undone.tree.css("#feeds tbody th")) == 2
     refused = await ann.browser.post("/feed/chosen", {**fields, "do": ""})
     assert (refused.status, len(refused.tree.css("#feeds tbody th"))) == (400, 2)
+
+
+async def test_a_refresh_overtakes_no_feed_that_has_waited(ann: ReadingVisitor, server: World) -> None:
+    """Of the same host: those that have just become due let it pass."""
+    urls = {name: f"https://hoster.example/{name}" for name in ("waited", "asked", "due")}
+    for url in urls.values():
+        await ann.reader.post(action="follow", channel="home", url=url)
+    feeds = {one.url: one.feed for one in await server.channels.subscriptions("ann", "home")}
+    times = {"waited": server.now - 300, "asked": server.now + 3600, "due": server.now - 5}
+    place = keys.host_due("hoster.example")
+    await server.redis.pipeline([("ZADD", place, times[name], feeds[url]) for name, url in urls.items()])
+    settings = f"/feed/{feeds[urls['asked']]}/settings"
+    done = await ann.browser.submit(await ann.get(settings), settings.replace("settings", "refresh"))
+    assert (done.status, "asked=yes" in done.location) == (303, True)
+    assert texts(await server.redis.command("ZRANGE", place, 0, -1)) == [feeds[url] for url in urls.values()]
 
 
 async def test_all_feeds_are_refreshed_in_turns(ann: ReadingVisitor, server: World) -> None:
