@@ -51,6 +51,42 @@ async def test_a_channel_is_unfolded_by_key(browser: Browser, server: ReadingSer
         await expect(rows).to_have_count(0)
 
 
+async def test_unfolded_feeds_are_there_at_once(browser: Browser, server: ReadingServer) -> None:
+    """On the tab's next pages, before the server tells how they are now: nothing moves, and keys lead to them."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page, told = await server.sign_in(here, "ann", "/channel/home?show=all"), asyncio.Event()
+
+        async def later(route: Route) -> None:
+            await told.wait()
+            await route.continue_()
+
+        below = page.get_by_role("link", name="All feeds")
+        await page.get_by_role("button", name="Feeds in Home").click()
+        await page.locator(".branch a").first.wait_for()
+        await page.route("**/channels/home/feeds?part=1", later)
+        for key in ("u", "J"):
+            await page.goto(f"{server.url}/channel/home?show=all", wait_until="commit")
+            await page.locator("footer").wait_for()
+            assert await page.locator(".branch a").count() == 2
+            before = await below.bounding_box()
+            if key == "J":
+                await (
+                    page.get_by_role("button", name="Feeds in Home")
+                    .and_(page.locator("[aria-expanded=true]"))
+                    .wait_for()
+                )
+                await page.keyboard.press(key)
+                await page.wait_for_url("**/feed/*?channel=home")
+                await page.locator(".branch [aria-current=page]").wait_for()
+            else:
+                assert before == await below.bounding_box()
+        await page.locator(".branch [aria-current=page]").focus()
+        async with page.expect_response("**/channels/home/feeds?part=1"):
+            told.set()
+        await expect(page.locator(".branch [aria-current=page]")).to_be_focused()
+
+
 async def test_arrows_walk_through_the_channels(browser: Browser, server: ReadingServer) -> None:
     """From the one that is open; to the right and left they unfold it and fold it again."""
     focused = "document.activeElement.dataset.channel ?? document.activeElement.dataset.feed"
@@ -159,7 +195,7 @@ async def test_the_table_of_feeds_stays_where_it_is(browser: Browser, many: Read
 
 
 async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: ReadingServer) -> None:
-    """In an unfolded channel, whose line of the feed is marked as the page's."""
+    """In an unfolded channel, whose line of the feed is marked as the page's; so does one that is read to its end."""
     async with tab(browser) as here:
         page = await many.sign_in(here, "ann", "/channel/home")
         await page.get_by_role("button", name="Feeds in Home").click()
@@ -171,6 +207,11 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
             if key == "M":
                 await page.keyboard.press("z")
                 await page.get_by_text("Marked as unread.").wait_for()
+        last = page.locator(".post").last
+        await last.focus()
+        await page.keyboard.press("N")
+        await expect(page.locator("h1")).to_have_text("feed-3")
+        await expect(page.locator(".post").first).to_be_focused()
 
 
 async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: ReadingServer) -> None:

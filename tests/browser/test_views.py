@@ -574,14 +574,20 @@ async def swipe(input_: CDPSession, row: Locator, far: float, down: float = 0, s
 
 
 async def test_the_message_of_a_swipe_soon_leaves_what_it_covers(browser: Browser, server: ReadingServer) -> None:
-    """One about many posts, which can't be changed back one by one, stays, and can be closed."""
+    """Its undo is beside it. One about many posts, which can't be changed back one by one, stays until closed."""
     context = await browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = await server.sign_in(Tab(context, await context.new_page()), "viv", "/channel/home?show=all")
     await page.clock.install()
     await page.reload()
     await page.locator(".swipes").wait_for()
     said = page.locator("#done p")
-    await swipe(await context.new_cdp_session(page), page.locator(".post").first, 120)
+    input_ = await context.new_cdp_session(page)
+    await swipe(input_, page.locator(".post").first, -120)
+    await expect(said).to_contain_text("Saved.")
+    places = [await said.locator(part).bounding_box() or {} for part in ("[data-text]", "[form=undo]")]
+    assert places[0]["x"] + places[0]["width"] <= places[1]["x"]
+    await said.get_by_role("button", name="Undo").click()
+    await swipe(input_, page.locator(".post").first, 120)
     await expect(said).to_contain_text("Marked as")
     await page.clock.fast_forward(9000)
     await expect(said).to_be_hidden()
@@ -975,6 +981,37 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
             await page.keyboard.press("F")
         await page.go_back()
         await expect(page.locator(f"#post-{after}")).to_be_focused()
+
+
+async def test_a_press_beside_the_posts_keeps_the_place(browser: Browser, server: ReadingServer) -> None:
+    """Unless the post where one was is out of view."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "gus", "/channel/home?show=all")
+        await look(page, "List")
+        await here.keys("j", "j", "j")
+        await page.locator("h1").click()
+        assert await page.evaluate("document.activeElement === document.body")
+        await page.keyboard.press("j")
+        await expect(page.locator(".post").nth(3)).to_be_focused()
+        await page.locator("h1").click()
+        await page.evaluate("document.querySelectorAll('.post')[1].style.marginBottom = '200vh'")
+        await page.keyboard.press("j")
+        await expect(page.locator(".post").first).to_be_focused()
+
+
+async def test_the_open_channel_is_as_wide_as_others(browser: Browser, server: ReadingServer) -> None:
+    """So that no name breaks when its channel is opened."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "gus", "/channel/home?show=all")
+        name = page.locator("#channels [data-channel=home] .name")
+        widths = """name => {
+            const range = document.createRange();
+            range.selectNodeContents(name);
+            return range.getBoundingClientRect().width;
+        }"""
+        opened = await name.evaluate(widths)
+        await page.goto(f"{server.url}/channel/global?show=all")
+        assert opened == await name.evaluate(widths)
 
 
 async def test_a_heading_names_a_feed_once(browser: Browser, server: ReadingServer) -> None:

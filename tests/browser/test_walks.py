@@ -535,6 +535,33 @@ async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, se
             await expect(player).to_be_visible()
 
 
+async def test_the_player_stays_where_it_is(browser: Browser, server: Server) -> None:
+    """When its script is there at last, and its buttons work."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page, begun = await server.sign_in(here, "quiet", "/channel/sounds?show=all"), asyncio.Event()
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Audio").click()
+        await page.get_by_role("button", name="Play while reading on").click()
+        await page.locator("#listening").wait_for()
+
+        async def later(route: Route) -> None:
+            await begun.wait()
+            await route.continue_()
+
+        await page.route("**/listening*.js*", later)
+        await page.goto(f"{server.url}/channel/sounds?show=all", wait_until="commit")
+        await page.locator("#listening form > :last-child").wait_for()
+        before = await page.locator("#listening audio").bounding_box()
+        forward = page.get_by_role("button", name="Forward 30 seconds")
+        assert not await forward.is_visible()
+        begun.set()
+        await forward.wait_for()
+        assert before == await page.locator("#listening audio").bounding_box()
+        await page.get_by_role("button", name="Close the player").click()
+        await page.wait_for_function("() => !document.getElementById('listening')")
+
+
 async def test_one_player_sounds_at_a_time(browser: Browser, server: Server) -> None:
     """The bar is silent while the post's own player plays, and the other way round; no second is lost."""
     async with tab(browser) as here:

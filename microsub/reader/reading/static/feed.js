@@ -18,17 +18,25 @@ function isAhead(post) {
   return bottom > Math.min(80, height / 2);
 }
 
-/** The post that has the focus and is in view, or the first one in view. */
-function inView() {
-  const isSeen = (post) => isAhead(post) && post.getBoundingClientRect().top < innerHeight;
+const isSeen = (post) => isAhead(post) && post.getBoundingClientRect().top < innerHeight;
+
+let last = null; // the post that had the focus last
+
+/** The post that has the focus, or had it before a press beside the posts, if it is still in view. */
+function place() {
   const focused = document.activeElement.closest(".post");
-  return focused && isSeen(focused) ? focused : posts().find(isSeen);
+  return focused ?? (last?.isConnected && isSeen(last) ? last : null);
 }
 
-/** The post that has the focus, or the first one in view. */
+/** The post of the place that is in view, or the first one in view. */
+function inView() {
+  const here = place();
+  return here && isSeen(here) ? here : posts().find(isSeen);
+}
+
+/** The post of the place, or the first one in view. */
 function current() {
-  const focused = document.activeElement.closest(".post");
-  return focused || posts().find(isAhead) || null;
+  return place() ?? posts().find(isAhead) ?? null;
 }
 
 function go(post) {
@@ -62,7 +70,7 @@ const MOST_PLACES = 10;
 /** The posts from the one with the focus on, or from the first one in view. */
 function placeHere() {
   const all = posts();
-  const at = all.indexOf(document.activeElement.closest(".post") || (scrollY > 0 ? all.find(isAhead) : null));
+  const at = all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
   return at < 0 ? [] : all.slice(at, at + MOST_AFTER).map((post) => post.dataset.id);
 }
 
@@ -315,7 +323,7 @@ async function leave(post) {
 /** The next unread post, on this page, on further ones, or in the next channel. */
 async function nextUnread(after) {
   const all = posts();
-  const here = after || document.activeElement.closest(".post");
+  const here = after || place();
   const left = leave(here);
   const first = here ? all.indexOf(here) + 1 : all.findIndex((post) => post.getBoundingClientRect().top >= 0);
   const next = (first < 0 ? [] : all.slice(first)).find((post) => !isOn(post.dataset.id, "read"));
@@ -329,10 +337,13 @@ async function nextUnread(after) {
   } else {
     await left;
     const onward = document.querySelector(".onward");
-    if (!onward) {
-      tellLast();
-    } else if (canLeave()) {
+    if (!canLeave() || (feedHere() && turnTo(1, "first"))) {
+      return;
+    }
+    if (onward) {
       onward.click();
+    } else {
+      tellLast();
     }
   }
 }
@@ -353,9 +364,9 @@ async function readOn() {
   }
 }
 
-/** Go some posts down or up the list, from the first post in view if none has the focus. */
+/** Go some posts down or up the list, from the first post in view if there is no place. */
 async function move(step) {
-  const at = posts().indexOf(document.activeElement.closest(".post"));
+  const at = posts().indexOf(place());
   if (step > 0 && at === posts().length - 1) {
     await loadOlder();
   }
@@ -390,7 +401,7 @@ export const atPosts = {
     isFinishing = true;
     const isDone = !all || await markAll();
     const onward = document.querySelector(".onward"); // older posts that have come meanwhile bring another one
-    isFinishing = isDone && navigator.onLine && (feedHere() ? turnTo(1) : Boolean(onward));
+    isFinishing = isDone && navigator.onLine && (feedHere() ? turnTo(1, "first") : Boolean(onward));
     if (!all && !isFinishing && canLeave()) {
       tellLast();
     }
@@ -464,6 +475,7 @@ export function prepareFeed() {
   }
   const visited = visitedPost() || placeBefore();
   number();
+  feed.addEventListener("focusin", ({ target }) => (last = target.closest(".post") ?? last));
   go(visited || (location.hash === "#first" ? posts()[0] : null));
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);

@@ -144,17 +144,20 @@ export function feedHere() {
 }
 
 /**
- * Open the next or previous line of the channel list that has unread posts: a channel, or an unfolded one's feed. Behind
- * the last one, the first channel comes. False if there is none.
+ * Open the next or previous line of the channel list that has unread posts, a channel or an unfolded one's feed, at that
+ * place of its page. Behind the last line, the first channel comes. False if there is none.
  */
-export function turnTo(step) {
+export function turnTo(step, at = "") {
   const lines = linesBeside();
   const here = lines.indexOf(feedHere() ?? lines.find((one) => one.matches("[aria-current]")));
   const before = lines.slice(0, Math.max(here, 0));
   const again = before.filter((one) => one.dataset.channel !== "global");
   const others = step > 0 ? [...lines.slice(here + 1), ...again] : before.reverse();
   const found = others.find((one) => one.querySelector(".count:not([hidden])"));
-  found?.click();
+  if (found) {
+    found.hash = at;
+    found.click();
+  }
   return Boolean(found);
 }
 
@@ -176,12 +179,32 @@ async function fetchedBranch(link) {
   return reply.ok && page.querySelector(".branch");
 }
 
+/** Show the feeds of a channel; the line that had the focus has it again. */
+function put(link, branch) {
+  const before = link.parentElement.querySelector(".branch");
+  const focused = before?.contains(document.activeElement) && document.activeElement.dataset.feed;
+  before?.remove();
+  link.parentElement.append(branch);
+  feedHere()?.setAttribute("aria-current", "page");
+  if (focused) {
+    branch.querySelector(`[data-feed="${focused}"]`)?.focus({ preventScroll: true });
+  }
+}
+
+/** Keep them for this tab's next pages, where `unfolded.js` shows them at once. */
+function keep(link, branch) {
+  try {
+    sessionStorage.setItem(`branch ${document.getElementById("channels").dataset.user} ${link.pathname}`, branch.outerHTML);
+  } catch {
+    // The browser keeps nothing.
+  }
+}
+
 async function showBranch(link) {
   const branch = await fetchedBranch(link);
   if (branch && link.ariaExpanded === "true") {
-    link.parentElement.querySelector(".branch")?.remove();
-    link.parentElement.append(branch);
-    feedHere()?.setAttribute("aria-current", "page");
+    keep(link, branch);
+    put(link, branch);
   }
 }
 
@@ -315,6 +338,7 @@ export function prepareBranches() {
     }
   });
   channels?.addEventListener("keydown", walk);
+  feedHere()?.setAttribute("aria-current", "page");
   const prepare = () => document.querySelectorAll("#channels > ul > li > [data-branch]").forEach(prepareBranch);
   prepare();
   for (const list of document.querySelectorAll("#channels > ul")) {
