@@ -54,6 +54,25 @@ async def test_a_muted_post_that_arrives_twice_is_added_once(world: OneReader) -
     assert await world.add("home", item(7, NOW, author="https://bob.example/")) == Added()
 
 
+async def test_a_hidden_post_stays_hidden_without_rules(world: OneReader) -> None:
+    """It arrives again while an unmute gives posts back in steps."""
+    await world.rules.mute(ANN, "home", "https://bob.example/", NOW)
+    assert (await world.add("home", item(7, NOW, author="https://bob.example/"))).hidden == ("7",)
+    await world.redis.command("DEL", keys.muted(ANN, "home"))
+    assert await world.add("home", item(7, NOW, author="https://bob.example/")) == Added()
+    assert await world.ids("home") == []
+
+
+async def test_a_post_of_two_feeds_is_hidden_only_if_both_are(world: OneReader) -> None:
+    """One is hidden in *All*; the post is shown there as soon as the other brings it."""
+    hidden = FollowSettings(hide_in_all=True)
+    await world.channels.follow(ANN, "home", "2", "https://2.example/feed", NOW - 10_000, settings=hidden)
+    await world.add("home", item(7, NOW), feed="2")
+    assert await world.redis.command("SMEMBERS", keys.apart(ANN, "home"))
+    await world.add("home", item(7, NOW), feed="1")
+    assert not await world.redis.command("EXISTS", keys.apart(ANN, "home"))
+
+
 async def test_scores_round_trip_through_cursors(world: OneReader) -> None:
     """Scores that differ in the last microsecond, and those near 1970, make cursors that hold their place."""
     scores = [1_700_000_000.000001, 1_700_000_000.000002, 0.000001, 0.000003, 123456.789, -5.5]
