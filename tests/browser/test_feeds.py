@@ -214,6 +214,29 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
         await expect(page.locator(".post").first).to_be_focused()
 
 
+async def test_a_refresh_of_all_feeds_is_shown_as_it_goes_on(browser: Browser, many: ReadingServer) -> None:
+    """Without another press; chosen feeds stay chosen."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await many.sign_in(here, "ann", "/feed")
+
+        async def waiting(route: Route) -> None:
+            reply = await route.fetch()
+            told = (await reply.text()).replace('id="refreshing"', 'id="refreshing" data-waiting')
+            await route.fulfill(response=reply, body=told)
+
+        await page.clock.install()
+        await page.get_by_role("button", name="Refresh all").click()
+        await page.wait_for_url("**/feed?asked=*")
+        await page.route(page.url, waiting, times=1)
+        await page.reload()
+        await page.locator("#refreshing[data-waiting]").wait_for()
+        await page.get_by_role("checkbox", name="feed-1").check()
+        await page.clock.fast_forward(6000)
+        await page.locator("#refreshing:not([data-waiting])").wait_for()
+        await expect(page.get_by_role("checkbox", name="feed-1")).to_be_checked()
+
+
 async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: ReadingServer) -> None:
     """All shown, a range with Shift; the actions show while any is chosen; a move and its undo."""
     async with tab(browser) as here:

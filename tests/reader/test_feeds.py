@@ -414,10 +414,10 @@ async def test_all_feeds_are_refreshed_in_turns(ann: ReadingVisitor, server: Wor
     scores = {feed: await server.redis.command("ZSCORE", keys.host_due(host), feed) for feed, host in hosts.items()}
     due = [None if score is None else float(score) - now for score in scores.values()]
     assert due == [None, None, *[0.0] * 20, *[5.0] * 100, *[10.0] * (count - 122)]
-    assert f"{count - 2} still wait;" in (await ann.get(done.location)).text
+    assert f"{count - 2} still wait." in (await ann.get(done.location)).text
     for feed in hosts:
         await server.feeds.update(feed, {"last_poll": str(now)} if feed != last else {})
-    assert "1 still waits;" in (await ann.get(done.location)).text
+    assert "1 still waits." in (await ann.get(done.location)).text
     await server.feeds.update(last, {"last_poll": str(now + 10)})
     assert (
         "Your feeds have been refreshed, except those whose host asked for a pause."

@@ -1,8 +1,11 @@
 // Chooses feeds in the table: all shown ones with one box, a range with Shift; the actions show while any is chosen.
 // Filters the table while the user types; the server filters, because the page may have only a part of all feeds.
+// Says how many feeds still wait while all are refreshed.
 "use strict";
 
 const PAUSE = 150; // milliseconds without a key
+const AGAIN = 5000;
+const asked = location.href; // a filter changes it
 const bar = document.querySelector(".choosing");
 const table = document.getElementById("feeds");
 const link = document.querySelector("[data-all]");
@@ -78,6 +81,29 @@ async function find(words) {
   form.elements.from?.remove();
   history.replaceState(history.state, "", address);
   return true;
+}
+
+/** Say how many still wait; in the end the table shows the feeds as they are now, unless somebody is in it. */
+async function look() {
+  const page = new DOMParser().parseFromString(await (await fetch(asked)).text(), "text/html");
+  const now = page.getElementById("refreshing");
+  if (!now) {
+    return;
+  }
+  document.getElementById("refreshing").replaceWith(now);
+  if (now.matches("[data-waiting]")) {
+    watch();
+  } else if (location.href === asked && !table.contains(document.activeElement)) {
+    keepChosen(page.getElementById("feeds").tBodies[0].rows);
+  }
+}
+
+function watch() {
+  setTimeout(() => (document.hidden ? watch() : look().catch(watch)), AGAIN);
+}
+
+if (document.querySelector("#refreshing[data-waiting]")) {
+  watch();
 }
 
 if (bar) {
