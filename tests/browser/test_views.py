@@ -958,7 +958,7 @@ async def test_keys_lead_from_channel_to_channel(browser: Browser, server: Readi
 
 
 async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: ReadingServer) -> None:
-    """So do all posts instead of the unread ones, and the browser's way back from the posts of a feed."""
+    """So do all posts instead of the unread ones, a reload, and the browser's way back from the posts of a feed."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "gus", "/channel/home")
         await look(page, "List")
@@ -968,6 +968,8 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
             async with page.expect_event("load"):
                 await page.keyboard.press(key)
             await expect(page.locator(f"#post-{place}")).to_be_focused()
+        await page.reload()
+        await expect(page.locator(f"#post-{place}")).to_be_focused()
         async with page.expect_event("load"):
             await page.keyboard.press("F")
         await page.go_back()
@@ -981,6 +983,31 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
             await page.keyboard.press("F")
         await page.go_back()
         await expect(page.locator(f"#post-{after}")).to_be_focused()
+
+
+async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server: ReadingServer) -> None:
+    """A name typed too early for the field of the next page neither marks nor saves posts of this one."""
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page, come = await server.sign_in(here, "gus", "/channel/home?show=all"), asyncio.Event()
+
+        async def later(route: Route) -> None:
+            await come.wait()
+            await route.continue_()
+
+        await page.route(f"{server.url}/channel", later)
+        changes: list[str] = []
+        page.on("request", lambda request: changes.append(request.url) if request.method == "POST" else None)
+        await page.keyboard.press("j")
+        await here.keys("g", "l")
+        await here.keys("s", "A", "r", "J")
+        come.set()
+        await page.wait_for_url(f"{server.url}/channel")
+        await page.go_back()
+        assert changes == []
+        await page.locator(".post").first.wait_for()
+        await page.keyboard.press("s")
+        await page.get_by_text("Saved.").wait_for()
 
 
 async def test_a_press_beside_the_posts_keeps_the_place(browser: Browser, server: ReadingServer) -> None:

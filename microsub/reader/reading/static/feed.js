@@ -76,7 +76,7 @@ function placeHere() {
 
 const placesLeft = () => JSON.parse(sessionStorage.getItem("places") || "[]").filter(([path]) => path !== location.href);
 
-/** Remember the place for the browser's way back. */
+/** Remember the place for the browser's way back, and for a reload. */
 function rememberPlace() {
   sessionStorage.setItem("places", JSON.stringify([[location.href, placeHere()], ...placesLeft()].slice(0, MOST_PLACES)));
 }
@@ -88,7 +88,7 @@ function keepPlace() {
 
 /** The post at which this page goes on, if it shows a list again. */
 function placeBefore() {
-  const isBack = performance.getEntriesByType("navigation")[0]?.type === "back_forward";
+  const isBack = ["back_forward", "reload"].includes(performance.getEntriesByType("navigation")[0]?.type);
   const back = JSON.parse(sessionStorage.getItem("places") || "[]").find(([path]) => path === location.href);
   const ids = JSON.parse(sessionStorage.getItem("place")) || (isBack && back?.[1]) || [];
   sessionStorage.removeItem("place");
