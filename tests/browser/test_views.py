@@ -932,6 +932,39 @@ async def test_keys_of_posts_do_nothing_without_one(browser: Browser, server: Re
         await page.wait_for_url("**/search")
 
 
+@pytest.mark.parametrize("key", ["o", "d", "click", "A"])
+async def test_a_fetch_that_ends_with_its_page_is_no_failure(browser: Browser, server: ReadingServer, key: str) -> None:
+    """Firefox and Safari end it as soon as the next page is asked for: here the test does."""
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        if route.request.resource_type == "document":
+            left.set()
+            await ended.wait()
+            await route.continue_()
+        else:
+            asked.set()
+            await left.wait()
+            await route.abort()
+            ended.set()
+
+    ended = asyncio.Event()
+    async with tab(browser) as here:
+        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        page = await server.sign_in(here, "dan", "/channel/home?show=all")
+        await look(page, "List")
+        await page.keyboard.press("j")
+        for path in ("**/post/*", "**/marks/all", "**/*part=1", "**/channel/more*"):
+            await page.route(path, hold)
+        unfold = page.get_by_label("Feeds in Home")
+        await unfold.click() if key == "click" else await page.keyboard.press(key)
+        await asked.wait()
+        await page.keyboard.press("J")
+        await page.wait_for_url("**/channel/more*")
+        assert await here.title() == "More"
+        await expect(page.locator("#done p")).to_be_hidden()
+
+
 async def test_keys_lead_from_channel_to_channel(browser: Browser, server: ReadingServer) -> None:
     """To those with unread posts, and in unfolded ones to feeds; the search of posts is reached from all pages."""
     async with tab(browser) as here:

@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
 import { feedHere, tellLast, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
@@ -149,7 +149,7 @@ async function openOrClose(post, block, isWanted) {
     if (whole) {
       body.replaceChildren(...whole);
     } else if (!showWhole(page, body)) {
-      if (canLeave()) {
+      if (!isLeaving() && canLeave()) {
         location.assign(link.href); // that page says why
       }
       return;

@@ -80,6 +80,9 @@ export async function send(form, fields, keepalive = false) {
     say(alert ? alert.textContent : reply.statusText, "", turn);
   } catch (problem) {
     const kept = keep(form, body);
+    if (isLeaving()) {
+      return { unread: {}, text: "", undo: "", turn }; // the next page sends what is kept
+    }
     if (kept) {
       const isBulk = form.id === "mark-all" || "above" in fields || "all" in fields;
       return { unread: {}, text: kept.text, undo: isBulk ? kept.name : "", turn };
@@ -195,6 +198,17 @@ export function canLeave() {
   }
   return !isStuck;
 }
+
+const LEAVING = 10000; // milliseconds for which the next page may be underway
+let left = -LEAVING;
+addEventListener("beforeunload", () => (left = performance.now()));
+addEventListener("pageshow", () => (left = -LEAVING)); // the browser's way back
+
+/**
+ * Whether the next page has been underway for some milliseconds at most. Firefox and Safari end at once what this one
+ * fetches, which is no failure then.
+ */
+export const isLeaving = (most = LEAVING) => performance.now() - left < most;
 
 const MOST_LISTED = 1000; // posts that a form may name
 const changed = new Map();

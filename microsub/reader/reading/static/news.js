@@ -1,6 +1,6 @@
 // Requests counts, states and news when the server announces a change, and at intervals. New posts are announced in a
 // bar, so that nothing on the page moves. And the list of channels: its lines by key, unfolded ones, feeds that are dragged.
-import { feed, settled, showCounts, showStates, tellNothing } from "./marks.js";
+import { feed, isLeaving, settled, showCounts, showStates, tellNothing } from "./marks.js";
 
 const PAUSE = 60000;
 const MOST_ASKED = 300; // posts whose states are asked for, those around the place of reading
@@ -222,7 +222,7 @@ function fold(link, isOpen) {
   opened[isOpen ? "add" : "delete"](new URL(link.href).pathname);
   remember();
   if (isOpen) {
-    showBranch(link).catch(() => (location.href = link.href));
+    showBranch(link).catch(() => isLeaving() || location.assign(link.href));
   } else {
     link.parentElement.querySelector(".branch")?.remove();
   }
@@ -258,7 +258,7 @@ function showMoved(notice) {
   notice.querySelector("form")?.addEventListener("submit", (event) => {
     event.preventDefault();
     const body = new URLSearchParams(new FormData(event.target, event.submitter));
-    change(event.target.action, body).catch(() => event.target.submit());
+    change(event.target.action, body).catch(() => isLeaving() || event.target.submit());
   });
 }
 
@@ -319,7 +319,8 @@ function prepareBranch(link) {
   [link.role, link.ariaExpanded] = ["button", "false"];
   followCount(link);
   if (opened.has(new URL(link.href).pathname)) {
-    fold(link, true);
+    link.ariaExpanded = "true";
+    showBranch(link).catch(() => {});
   }
 }
 

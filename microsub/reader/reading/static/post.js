@@ -1,6 +1,6 @@
 // A post's own page: opening it marks the post as read, and it leads to the next posts of the list it was opened from.
 // A list takes whole texts from it; the page of the next post is fetched in advance.
-import { article, canLeave, change, isOn, say, tell } from "./marks.js";
+import { article, canLeave, change, isLeaving, isOn, say, tell } from "./marks.js";
 import { localiseTimes } from "./times.js";
 
 const post = document.querySelector(".post.whole");
@@ -199,7 +199,7 @@ export async function changeText(control) {
     say(problem.textContent);
   } else if (showWhole(page, post.querySelector("[data-body]"))) {
     isHere && post.focus({ preventScroll: true });
-  } else if (canLeave()) {
+  } else if (!isLeaving() && canLeave()) {
     location.assign(post.querySelector("[data-open]").href); // that page says why
   }
 }

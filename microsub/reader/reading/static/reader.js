@@ -1,6 +1,6 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
 import { atPosts, prepareFeed } from "./feed.js";
-import { canLeave, prepareForms, showTotal, takeBack, tellNothing } from "./marks.js";
+import { canLeave, isLeaving, prepareForms, showTotal, takeBack, tellNothing } from "./marks.js";
 import { prepareBranches, tellLast, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
@@ -45,7 +45,6 @@ document.addEventListener("click", (event) => {
 // --- keys: they are read from the visible table in the page (the dialog "keys")
 
 const PATIENCE = 1500; // maximum milliseconds between the two keys of a sequence
-const LEAVING = 2000; // milliseconds for which keys are dropped while another page is on its way: they are meant for that one
 const HELD = ["Shift", "AltGraph", "CapsLock"]; // keys that change others, also between two of a sequence
 const PLAYER = "audio, video";
 const LEADING = ["nextChannel", "previousChannel", "reload", "show"]; // to other pages
@@ -64,7 +63,7 @@ function table() {
 function press(selector) {
   const found = document.querySelector(selector);
   found?.click();
-  return found;
+  return Boolean(found);
 }
 
 let came = null; // what had the focus before the field for a search
@@ -72,11 +71,8 @@ let came = null; // what had the focus before the field for a search
 const everywhere = {
   all: () => press("button[data-act=all]") || document.querySelector(".post:not(.is-read)") || tellNothing("allRead"),
   undo: () => takeBack(document.querySelector("#done p:not([hidden]) [form=undo]:not([hidden]), [role=status]:not(#done) :is([name=undo], [form=end])")),
-  show: () => Boolean(press(".views [data-show]:not([aria-current])")),
-  reload: () => {
-    location.assign(document.querySelector("#news a")?.href || location.href);
-    return true;
-  },
+  show: () => press(".views [data-show]:not([aria-current])"),
+  reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   nextChannel: () => turnTo(1) || tellLast(),
   previousChannel: () => turnTo(-1) || tellLast(),
   channels: () => (document.querySelector("#channels li a[aria-current]") ?? document.querySelector("#channels li a"))?.focus(),
@@ -116,21 +112,19 @@ function listen(more) {
   const keys = table();
   const acts = document.querySelector("#feed, .post.whole") ? { ...everywhere, ...more } : everywhere;
   const base = document.querySelector(".home").getAttribute("href").replace(/\/$/, "");
-  let [first, at, left] = ["", 0, -LEAVING];
+  let [first, at] = ["", 0];
 
-  /** Do it; true if it leads to another page. */
   function run(act) {
+    if ((act.startsWith("go ") || LEADING.includes(act)) && !canLeave()) {
+      return;
+    }
     if (act.startsWith("go ")) {
-      return canLeave() && (location.assign(base + act.slice(3)), true);
-    }
-    if (act.startsWith("press ")) {
-      return press(act.slice(6))?.matches("a, .looks button");
-    }
-    if (!LEADING.includes(act)) {
+      location.assign(base + act.slice(3));
+    } else if (act.startsWith("press ")) {
+      press(act.slice(6));
+    } else {
       acts[act]();
-      return false;
     }
-    return canLeave() && acts[act]() === true;
   }
 
   addEventListener("keydown", (event) => {
@@ -156,12 +150,11 @@ function listen(more) {
     if (act && (acts[act] || act.includes(" "))) {
       event.preventDefault();
       first = "";
-      if (event.timeStamp - left > LEAVING && run(act)) {
-        left = event.timeStamp;
+      if (!isLeaving(PATIENCE)) { // else the key is meant for the next page
+        run(act);
       }
     }
   });
-  addEventListener("pageshow", ({ persisted }) => (left = persisted ? -LEAVING : left)); // the way back has led here again
   for (const button of document.querySelectorAll("button[data-act=keys]")) {
     button.hidden = false;
     button.addEventListener("click", () => run("keys"));
