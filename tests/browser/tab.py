@@ -31,6 +31,14 @@ class Tab:
         async with self.page.expect_navigation(wait_until="load"):
             await self.page.get_by_role("button", name=button, exact=True).first.click()
 
+    async def intercepts(self) -> None:
+        """Prepares `page.route`: Playwright sees nothing that service workers fetch, and a browser begins late to ask.
+
+        Call it before a page is opened.
+        """
+        await self.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await self.context.route("**/no-such-address", lambda route: route.abort())
+
     async def keys(self, *names: str) -> None:
         """Presses keys, none of which waits for the one before: the page forgets the first of a sequence in a while."""
         await asyncio.gather(*map(self.page.keyboard.press, names))

@@ -54,7 +54,7 @@ async def test_a_channel_is_unfolded_by_key(browser: Browser, server: ReadingSer
 async def test_unfolded_feeds_are_there_at_once(browser: Browser, server: ReadingServer) -> None:
     """On the tab's next pages, before the server tells how they are now: nothing moves, and keys lead to them."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page, told = await server.sign_in(here, "ann", "/channel/home?show=all"), asyncio.Event()
 
         async def later(route: Route) -> None:
@@ -175,7 +175,7 @@ async def test_the_table_of_feeds_fits(browser: Browser, many: ReadingServer) ->
 async def test_the_table_of_feeds_stays_where_it_is(browser: Browser, many: ReadingServer) -> None:
     """On a phone, in German, when its script is there at last and offers a box for all."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page, begun = await many.sign_in(here, "ann", "/settings"), asyncio.Event()
         await page.set_viewport_size({"width": 390, "height": 844})
         await here.context.set_extra_http_headers({"accept-language": "de"})
@@ -217,7 +217,7 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
 async def test_a_refresh_of_all_feeds_is_shown_as_it_goes_on(browser: Browser, many: ReadingServer) -> None:
     """Without another press; chosen feeds stay chosen."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await many.sign_in(here, "ann", "/feed")
 
         async def waiting(route: Route) -> None:
@@ -314,7 +314,7 @@ async def test_feeds_are_filtered_while_one_types(browser: Browser, many: Readin
 async def test_a_filter_whose_reply_is_lost_leads_to_no_feed(browser: Browser, many: ReadingServer) -> None:
     """The table still has all feeds, so Enter again would open another one than the words mean."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await many.sign_in(here, "ann", "/feed")
         filter_ = page.get_by_role("searchbox", name="Filter by name")
         await page.route("**/feed?*", lambda route: route.abort())

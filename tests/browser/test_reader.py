@@ -132,7 +132,7 @@ _TEXT_COLOUR = "getComputedStyle(document.activeElement.querySelector('.content'
 async def test_two_long_posts_are_opened_at_once(browser: Browser, library: Library) -> None:
     """Where posts are shown in full, opening one closes no other, even if both are being fetched."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page, arrived = await library.sign_in(here, "both", "/channel/home?show=all"), asyncio.Event()
         async with page.expect_navigation(wait_until="load"):
             await page.get_by_role("button", name="Full", exact=True).click()
@@ -269,8 +269,7 @@ async def test_older_posts_are_marked_by_key_and_by_button(browser: Browser, lib
 async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Browser, library: Library) -> None:
     """The reply to *Save* comes after that to *Mark all as read*."""
     async with window(browser) as here:
-        # Playwright doesn't see what a service worker fetches.
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await library.sign_in(here, "late", "/channel/home")
         marked, replied = asyncio.Event(), asyncio.Event()
 
@@ -294,8 +293,7 @@ async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Bro
 async def test_an_icon_that_failed_before_the_script_ran_is_its_letter(browser: Browser, library: Library) -> None:
     """Scripts come late on slow networks, after the pictures."""
     async with window(browser) as here:
-        # Playwright doesn't see what a service worker fetches.
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await library.sign_in(here, "late", "/channel/home")
         failed = asyncio.Event()
 

@@ -330,8 +330,7 @@ async def test_own_keys_leave_controls_theirs(browser: Browser, server: ReadingS
 async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Browser, server: ReadingServer) -> None:
     """The page then says why; and a double click opens a post once."""
     async with tab(browser) as here:
-        # Playwright doesn't see what a service worker fetches.
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await server.sign_in(here, "cat", "/channel/home?show=all")
         await look(page, "List")
         row = page.locator(".post").nth(2)
@@ -431,7 +430,7 @@ async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, se
 async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: ReadingServer) -> None:
     """By key, in whatever way they were reached, and if older posts came while a channel was being finished."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await server.sign_in(here, "fay", "/channel/more")
         await page.keyboard.press("A")
         await page.get_by_text("2 posts marked as read in More.").wait_for()
@@ -512,7 +511,7 @@ async def test_a_compact_list_shows_more_posts(browser: Browser, server: Reading
 async def test_an_open_post_has_its_times_as_others(browser: Browser, server: ReadingServer) -> None:
     """In the browser's time zone. Without a network, the list stays, and says why a post doesn't open."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await server.sign_in(here, "eve", "/channel/home?show=all")
         await look(page, "List")
         time = "2026-12-06T13:53:48+00:00"
@@ -670,7 +669,7 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
 async def test_a_mark_before_that_of_all_posts_stays(browser: Browser, server: ReadingServer) -> None:
     """Also when the message of the later one has gone; what the server refuses isn't called undone."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await server.sign_in(here, "uma", "/channel/more?show=all")
         await page.clock.install()
         await page.reload()
@@ -813,7 +812,7 @@ async def test_keys_open_the_next_post_where_one_is_open(browser: Browser, serve
 
 async def list_read_from_the_first(here: Tab, server: ReadingServer) -> tuple[Page, list[str], list[str]]:
     """A list whose first post is being opened, the ids of its posts, and those that have been requested."""
-    await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+    await here.intercepts()
     page = await server.sign_in(here, "dan", "/channel/home?show=all")
     await look(page, "List")
     asked: list[str] = []
@@ -869,7 +868,7 @@ async def test_a_post_that_was_open_opens_again_without_a_request(browser: Brows
 async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingServer) -> None:
     """By one key in an open post, with a word while it is fetched; after an error, the text stays."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await server.sign_in(here, "dan", "/channel/home?show=all")
         await look(page, "List")
         address, arrived = page.url, asyncio.Event()
@@ -950,7 +949,7 @@ async def test_a_fetch_that_ends_with_its_page_is_no_failure(browser: Browser, s
 
     ended = asyncio.Event()
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await server.sign_in(here, "dan", "/channel/home?show=all")
         await look(page, "List")
         await page.keyboard.press("j")
@@ -1021,7 +1020,7 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
 async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server: ReadingServer) -> None:
     """A name typed too early for the field of the next page neither marks nor saves posts of this one."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page, come = await server.sign_in(here, "gus", "/channel/home?show=all"), asyncio.Event()
 
         async def later(route: Route) -> None:

@@ -538,7 +538,7 @@ async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, se
 async def test_the_player_stays_where_it_is(browser: Browser, server: Server) -> None:
     """When its script is there at last, and its buttons work."""
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page, begun = await server.sign_in(here, "quiet", "/channel/sounds?show=all"), asyncio.Event()
         async with page.expect_event("load"):
             await page.get_by_role("link", name="Audio").click()
@@ -629,7 +629,7 @@ async def test_an_episode_plays_by_a_key_that_comes_before_its_script(browser: B
         await route.continue_()
 
     async with tab(browser) as here:
-        await here.context.add_init_script("delete Navigator.prototype.serviceWorker")
+        await here.intercepts()
         page = await server.sign_in(here, "early", "/channel/sounds?show=all")
         await page.get_by_role("button", name="Play", exact=True).click()
         await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
