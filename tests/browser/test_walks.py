@@ -709,6 +709,7 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
             said = await page.get_by_text("Saved.").evaluate("it => it.closest('p').getBoundingClientRect()")
             assert said["bottom"] <= (await page.evaluate(box, "#listening"))["top"]
             await page.get_by_role("button", name="Save", exact=True).first.click()
+            await page.get_by_text("Removed from saved posts.").wait_for()
             await page.set_viewport_size({"width": 195, "height": 422})
             assert (await page.evaluate(box, "#listening"))["height"] < 422 / 4
             await page.set_viewport_size({"width": 390, "height": 844})
