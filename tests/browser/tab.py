@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from playwright.async_api import Browser, BrowserContext, Page, Response
+from playwright.async_api import Browser, BrowserContext, Page, Response, Route
 
 from tests.support.waiting import PATIENCE
 
@@ -38,6 +38,17 @@ class Tab:
         """
         await self.context.add_init_script("delete Navigator.prototype.serviceWorker")
         await self.context.route("**/no-such-address", lambda route: route.abort())
+
+    async def holds(self, address: str) -> asyncio.Event:
+        """Holds what the page asks for at addresses like this one, until the event is set."""
+        told = asyncio.Event()
+
+        async def later(route: Route) -> None:
+            await told.wait()
+            await route.continue_()
+
+        await self.page.route(address, later)
+        return told
 
     async def keys(self, *names: str) -> None:
         """Presses keys, none of which waits for the one before: the page forgets the first of a sequence in a while."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -55,16 +54,11 @@ async def test_unfolded_feeds_are_there_at_once(browser: Browser, server: Readin
     """On the tab's next pages, before the server tells how they are now: nothing moves, and keys lead to them."""
     async with tab(browser) as here:
         await here.intercepts()
-        page, told = await server.sign_in(here, "ann", "/channel/home?show=all"), asyncio.Event()
-
-        async def later(route: Route) -> None:
-            await told.wait()
-            await route.continue_()
-
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
         below = page.get_by_role("link", name="All feeds")
         await page.get_by_role("button", name="Feeds in Home").click()
         await page.locator(".branch a").first.wait_for()
-        await page.route("**/channels/home/feeds?part=1", later)
+        told = await here.holds("**/channels/home/feeds?part=1")
         for key in ("u", "J"):
             await page.goto(f"{server.url}/channel/home?show=all", wait_until="commit")
             await page.locator("footer").wait_for()
@@ -176,15 +170,10 @@ async def test_the_table_of_feeds_stays_where_it_is(browser: Browser, many: Read
     """On a phone, in German, when its script is there at last and offers a box for all."""
     async with tab(browser) as here:
         await here.intercepts()
-        page, begun = await many.sign_in(here, "ann", "/settings"), asyncio.Event()
+        page = await many.sign_in(here, "ann", "/settings")
         await page.set_viewport_size({"width": 390, "height": 844})
         await here.context.set_extra_http_headers({"accept-language": "de"})
-
-        async def later(route: Route) -> None:
-            await begun.wait()
-            await route.continue_()
-
-        await page.route("**/choose*.js*", later)
+        begun = await here.holds("**/choose*.js*")
         await page.goto(f"{many.url}/feed", wait_until="commit")
         table = page.locator(".table")
         await page.locator("footer").wait_for()  # all rows are there

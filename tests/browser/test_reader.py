@@ -133,15 +133,10 @@ async def test_two_long_posts_are_opened_at_once(browser: Browser, library: Libr
     """Where posts are shown in full, opening one closes no other, even if both are being fetched."""
     async with tab(browser) as here:
         await here.intercepts()
-        page, arrived = await library.sign_in(here, "both", "/channel/home?show=all"), asyncio.Event()
+        page = await library.sign_in(here, "both", "/channel/home?show=all")
         async with page.expect_navigation(wait_until="load"):
             await page.get_by_role("button", name="Full", exact=True).click()
-
-        async def later(route: Route) -> None:
-            await arrived.wait()
-            await route.continue_()
-
-        await page.route("**/post/*", later)
+        arrived = await here.holds("**/post/*")
         long = page.locator(".post:has(.more)")
         await expect(long).to_have_count(2)
         for link in await page.locator(".more [data-open]").all():
@@ -295,19 +290,14 @@ async def test_an_icon_that_failed_before_the_script_ran_is_its_letter(browser: 
     async with window(browser) as here:
         await here.intercepts()
         page = await library.sign_in(here, "late", "/channel/home")
-        failed = asyncio.Event()
 
         async def put_in(route: Route) -> None:
             body = await (reply := await route.fetch()).text()
             icon = '<img class="face" loading="lazy" alt="" width="40" height="40" data-letter="X" src="/nothing.png">'
             await route.fulfill(response=reply, body=re.sub("(<article[^>]*>)", rf"\1{icon}", body, count=1))
 
-        async def hold(route: Route) -> None:
-            await failed.wait()
-            await route.continue_()
-
         await page.route("**/channel/home", put_in)
-        await page.route("**/reader.*js*", hold)
+        failed = await here.holds("**/reader.*js*")
         page.on("response", lambda reply: failed.set() if reply.url.endswith("/nothing.png") else None)
         await page.reload(wait_until="commit")
         await page.locator(".post span.face", has_text="X").wait_for(timeout=20_000)

@@ -1021,13 +1021,8 @@ async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server:
     """A name typed too early for the field of the next page neither marks nor saves posts of this one."""
     async with tab(browser) as here:
         await here.intercepts()
-        page, come = await server.sign_in(here, "gus", "/channel/home?show=all"), asyncio.Event()
-
-        async def later(route: Route) -> None:
-            await come.wait()
-            await route.continue_()
-
-        await page.route(f"{server.url}/channel", later)
+        page = await server.sign_in(here, "gus", "/channel/home?show=all")
+        come = await here.holds(f"{server.url}/channel")
         changes: list[str] = []
         page.on("request", lambda request: changes.append(request.url) if request.method == "POST" else None)
         await page.keyboard.press("j")

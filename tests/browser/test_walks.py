@@ -539,17 +539,12 @@ async def test_the_player_stays_where_it_is(browser: Browser, server: Server) ->
     """When its script is there at last, and its buttons work."""
     async with tab(browser) as here:
         await here.intercepts()
-        page, begun = await server.sign_in(here, "quiet", "/channel/sounds?show=all"), asyncio.Event()
+        page = await server.sign_in(here, "quiet", "/channel/sounds?show=all")
         async with page.expect_event("load"):
             await page.get_by_role("link", name="Audio").click()
         await page.get_by_role("button", name="Play while reading on").click()
         await page.locator("#listening").wait_for()
-
-        async def later(route: Route) -> None:
-            await begun.wait()
-            await route.continue_()
-
-        await page.route("**/listening*.js*", later)
+        begun = await here.holds("**/listening*.js*")
         await page.goto(f"{server.url}/channel/sounds?show=all", wait_until="commit")
         await page.locator("#listening form > :last-child").wait_for()
         before = await page.locator("#listening audio").bounding_box()
