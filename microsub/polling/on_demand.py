@@ -195,6 +195,7 @@ class PollNow:
 
 AGAIN = 60.0
 """Seconds after a poll in which a user's request doesn't poll the feed again."""
+
 _AHEAD = 60.0
 """Seconds of waiting that a user's request gives its feed: those of the host that have waited longer come first, so
 that few users can't keep the feeds of others from their turn.

@@ -205,8 +205,8 @@ addEventListener("beforeunload", () => (left = performance.now()));
 addEventListener("pageshow", () => (left = -LEAVING)); // the browser's way back
 
 /**
- * Whether the next page has been underway for some milliseconds at most. Firefox and Safari end at once what this one
- * fetches, which is no failure then.
+ * Whether the next page is underway, and has been for these milliseconds at most. Firefox and Safari end at once what
+ * this one fetches, which is no failure then.
  */
 export const isLeaving = (most = LEAVING) => performance.now() - left < most;
 

@@ -45,6 +45,7 @@ document.addEventListener("click", (event) => {
 // --- keys: they are read from the visible table in the page (the dialog "keys")
 
 const PATIENCE = 1500; // maximum milliseconds between the two keys of a sequence
+const SOON = 1500; // milliseconds for which keys are meant for the page that is underway
 const HELD = ["Shift", "AltGraph", "CapsLock"]; // keys that change others, also between two of a sequence
 const PLAYER = "audio, video";
 const LEADING = ["nextChannel", "previousChannel", "reload", "show"]; // to other pages
@@ -150,7 +151,7 @@ function listen(more) {
     if (act && (acts[act] || act.includes(" "))) {
       event.preventDefault();
       first = "";
-      if (!isLeaving(PATIENCE)) { // else the key is meant for the next page
+      if (!isLeaving(SOON)) {
         run(act);
       }
     }
