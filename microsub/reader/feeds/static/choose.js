@@ -4,7 +4,8 @@
 "use strict";
 
 const PAUSE = 150; // milliseconds without a key
-const AGAIN = 5000;
+let again = 5000; // milliseconds until it looks again; a host with many feeds can take an hour
+const RARELY = 60000;
 const asked = location.href; // a filter changes it
 const bar = document.querySelector(".choosing");
 const table = document.getElementById("feeds");
@@ -99,7 +100,8 @@ async function look() {
 }
 
 function watch() {
-  setTimeout(() => (document.hidden ? watch() : look().catch(watch)), AGAIN);
+  setTimeout(() => (document.hidden ? watch() : look().catch(watch)), again);
+  again = Math.min(again * 1.3, RARELY);
 }
 
 if (document.querySelector("#refreshing[data-waiting]")) {
