@@ -193,6 +193,9 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
             await page.keyboard.press(key)
             await expect(page.locator("h1")).to_have_text(name)
             await expect(page.locator(".branch [aria-current=page] .name")).to_have_text(name)
+            await expect(page.locator(".branch [aria-current=page] .face")).to_have_css(
+                "-webkit-text-stroke-width", "0px"
+            )
             if key == "M":
                 await page.keyboard.press("z")
                 await page.get_by_text("Marked as unread.").wait_for()
@@ -201,6 +204,28 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
         await page.keyboard.press("N")
         await expect(page.locator("h1")).to_have_text("feed-3")
         await expect(page.locator(".post").first).to_be_focused()
+
+
+async def test_the_list_of_channels_keeps_its_place(browser: Browser, many: ReadingServer) -> None:
+    """From page to page, before anything is painted; the open line comes into view if it isn't."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/channel/home?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 330})
+        await page.get_by_role("button", name="Feeds in Home").click()
+        lines, beside = page.locator(".branch a"), page.locator("#channels")
+        await lines.nth(5).scroll_into_view_if_needed()
+        before = await beside.evaluate("list => list.scrollTop")
+        assert before > 0
+        await page.evaluate("scrollTo(0, 0)")
+        await lines.nth(3).click()
+        await page.locator(".branch [aria-current=page]").wait_for()
+        assert await beside.evaluate("list => list.scrollTop") == before
+        for key, name in (("J", "feed-4"), ("J", "feed-5")):
+            await page.keyboard.press(key)
+            await expect(page.locator(".branch [aria-current=page] .name")).to_have_text(name)
+            await expect(page.locator(".branch [aria-current=page]")).to_be_in_viewport(ratio=1)
+        await page.goto(f"{many.url}/saved")
+        await expect(page.get_by_role("link", name="Saved", exact=True).first).to_be_in_viewport()
 
 
 async def test_a_refresh_of_all_feeds_is_shown_as_it_goes_on(browser: Browser, many: ReadingServer) -> None:

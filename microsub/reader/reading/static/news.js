@@ -324,6 +324,17 @@ function prepareBranch(link) {
   }
 }
 
+const MARGIN = 80; // pixels below the open line: its next ones, or the player
+
+/** Bring the open line of the channel list into view, and keep the list's place for the next page. */
+function keepPlace(channels) {
+  const open = (feedHere() ?? channels.querySelector("[aria-current]"))?.getBoundingClientRect();
+  if (open && (open.top < channels.getBoundingClientRect().top || open.bottom > innerHeight - MARGIN)) {
+    channels.scrollTop += open.top - innerHeight / 2;
+  }
+  addEventListener("pagehide", () => sessionStorage.setItem("beside", channels.scrollTop));
+}
+
 // Unfolds a channel to its feeds in the list of channels. Which ones are unfolded is remembered in this browser.
 export function prepareBranches() {
   recall();
@@ -340,6 +351,9 @@ export function prepareBranches() {
   });
   channels?.addEventListener("keydown", walk);
   feedHere()?.setAttribute("aria-current", "page");
+  if (channels) {
+    keepPlace(channels);
+  }
   const prepare = () => document.querySelectorAll("#channels > ul > li > [data-branch]").forEach(prepareBranch);
   prepare();
   for (const list of document.querySelectorAll("#channels > ul")) {

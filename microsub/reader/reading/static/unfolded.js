@@ -1,5 +1,5 @@
-// Shows unfolded channels with their feeds as this tab showed them last. It runs before the page is painted, so that
-// nothing moves when the feeds come; news.js keeps them, and shows how they are now.
+// Shows unfolded channels with their feeds as this tab showed them last, at the same place of the list. It runs before
+// the page is painted, so that nothing moves when the feeds come; news.js keeps them, and shows how they are now.
 try {
   const channels = document.getElementById("channels");
   for (const path of JSON.parse(localStorage.getItem("branches") || "[]")) {
@@ -10,6 +10,7 @@ try {
       link.parentElement.append(branch);
     }
   }
+  channels.scrollTop = Number(sessionStorage.getItem("beside"));
 } catch {
   // The browser keeps nothing; the feeds come a moment later.
 }
