@@ -726,6 +726,22 @@ async def test_space_shows_what_the_player_covers(browser: Browser, server: Serv
         await page.wait_for_function("() => scrollY > 0")
 
 
+async def test_the_list_of_channels_ends_above_the_player(browser: Browser, server: Server) -> None:
+    """On a desk, where it stays beside the posts: its last line can be pressed."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "queuer", "/channel/sounds?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 300})
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Audio").click()
+        async with page.expect_response("**/listen"):
+            await page.get_by_role("button", name="Add to the queue").click()
+        await page.locator("#listening").wait_for()
+        await page.evaluate("scrollTo(0, 100); document.getElementById('channels').scrollTop = 9999")
+        box = "it => it.getBoundingClientRect()"
+        last, bar = await page.locator("#channels a").last.evaluate(box), await page.locator("#listening").evaluate(box)
+        assert last["bottom"] <= bar["top"]
+
+
 async def test_the_bar_is_for_everybody(browser: Browser, server: Server) -> None:
     """Without scripts it is a plain player with its queue, and nothing in it is out of reach."""
     async with tab(browser, scripts=False) as here:
