@@ -228,6 +228,18 @@ async def test_the_list_of_channels_keeps_its_place(browser: Browser, many: Read
         await expect(page.get_by_role("link", name="Saved", exact=True).first).to_be_in_viewport()
 
 
+async def test_feeds_of_channels_are_met_by_a_finger(browser: Browser, many: ReadingServer) -> None:
+    """On a phone, an unfolded channel's lines are nearly as high as channels."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.get_by_role("button", name="Feeds in Home").click()
+        line = page.locator("#channels .branch a").first
+        await expect(line).to_be_visible()
+        heights = [await one.evaluate("it => it.offsetHeight") for one in (line, page.locator("[data-channel=home]"))]
+        assert heights[0] > 0.8 * heights[1]
+
+
 async def test_a_refresh_of_all_feeds_is_shown_as_it_goes_on(browser: Browser, many: ReadingServer) -> None:
     """Without another press; chosen feeds stay chosen."""
     async with tab(browser) as here:
