@@ -49,7 +49,7 @@ class Notifications:
         now, address = self.clock(), _address(user, feed)
         await self.following.follow(user, NOTIFICATIONS, address, now, title)
         record = await self.feeds.ensure(address, now)
-        post = replace(entry, guid=guid, published=datetime.fromtimestamp(at, UTC))
+        post = replace(entry, guid=guid, uid=guid, published=datetime.fromtimestamp(at, UTC))
         posts = items_to_store(Feed(address, "notices", entries=(post,)), now)
         await self.ingest.add(record, posts, now, version_of(now))
 

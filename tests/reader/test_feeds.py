@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from microsub.base.urls import host_of
 from microsub.configuration.model import FeedPolicy
-from microsub.feeds import chosen_policy
+from microsub.feeds import Trouble, chosen_policy
 from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import Filters, FollowSettings
+from microsub.notices import notify_followers
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
-from tests.reader.conftest import ADDRESS, ReadingVisitor, reading, titles
+from microsub.server.stores import notifications
+from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, instance, posts
 from tests.support.redis_wrappers import InRow
@@ -375,6 +377,37 @@ async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) ->
     assert len(undone.tree.css("#feeds tbody th")) == 2
     refused = await ann.browser.post("/feed/chosen", {**fields, "do": ""})
     assert (refused.status, len(refused.tree.css("#feeds tbody th"))) == (400, 2)
+
+
+@pytest.mark.parametrize("reason", ["gone", "unreadable"])
+async def test_a_feed_without_a_future_is_left_where_it_is_named(
+    ann: ReadingVisitor, server: World, reason: Literal["gone", "unreadable"]
+) -> None:
+    """In the notice, and in the table if its publisher has ended it; each time with an undo."""
+    record = await server.feeds.ensure(FEED, server.now)
+    await server.feeds.update(record.id, {"gone": "1"} if reason == "gone" else {"failures": "9"})
+    told = notifications(server, server.ingest)
+    await notify_followers(
+        server.feeds, server.channels, told, server.effective.of, record, Trouble(reason, since=NOON)
+    )
+    await server.stages.run_once()
+    (notice,) = ids(await ann.get("/channel/notifications"))
+    pages = [f"/post/{notice}", "/feed"] if reason == "gone" else [f"/post/{notice}"]
+    for path in pages:
+        page = await ann.get(path)
+        button = page.tree.css_first("main [name=do][value=unfollow][type=hidden] ~ button, [form=unfollow]")
+        fields = fields_of(page.form("/feed/chosen", do="unfollow"))
+        reply = await ann.browser.post("/feed/chosen", {**fields, "feed": button.attributes["value"]})
+        done = await ann.get(reply.location)
+        assert "You no longer follow" in done.text
+        assert await server.channels.follows("ann", "home", record.id) is False
+        undo = done.form("/feed/chosen/undo").css_first("button").attributes["value"]
+        await ann.browser.submit(done, "/feed/chosen/undo", undo=undo)
+        assert await server.channels.follows("ann", "home", record.id)
+    await ann.reader.post(action="unfollow", channel="home", url=FEED)
+    refused = await ann.browser.post("/feed/chosen", {**fields, "feed": record.id})
+    assert "You don’t follow this feed." in refused.text
+    assert (await ann.get(f"/feed/{record.id}/settings")).status == 404
 
 
 async def test_a_refresh_overtakes_no_feed_that_has_waited(ann: ReadingVisitor, server: World) -> None:

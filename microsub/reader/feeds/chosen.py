@@ -92,7 +92,7 @@ class ChosenFeeds:
         self._signed = signed
 
     async def change(self, visit: PageVisit) -> Response:
-        """Do what the form says with the feeds that it names."""
+        """Do what the form says with the feeds that it names, each in one channel or, without one, in all."""
         user = await self._reader.user(visit)
         act = next((act for act in get_args(Act) if act == visit.form.text("do")), None)
         if act is None or act == "undo":
@@ -106,8 +106,10 @@ class ChosenFeeds:
             (uid, one)
             for uid, some in everywhere.items()
             for one in some
-            if f"{uid}/{one.feed}" in names and uid != SAVED
+            if names.keys() & {f"{uid}/{one.feed}", one.feed} and uid != SAVED
         ]
+        if not chosen and all(map(ITEM_ID.fullmatch, names)) and names:
+            raise NotFound(N_("You don’t follow this feed."))
         if not chosen:
             raise InvalidRequest(N_("Choose the feeds first: tick the boxes before their names."))
         if act == "move":  # from all channels at once

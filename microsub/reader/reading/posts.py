@@ -44,6 +44,8 @@ ROWS = frozenset({"list", "cards"})
 _ROOM = {"list": 60, "cards": 150, "full": 300}
 """Characters of an excerpt that are seen for certain."""
 _IMAGE = re.compile(r'<img [^>]*?src="(https?://[^"]+)"')
+_TROUBLED = re.compile(r"(?:gone|unreadable):([0-9]+):", re.ASCII)
+"""The uid of a notice about a feed (`notices.feed_trouble`)."""
 PLAYED = frozenset({"video", "audio"})
 """Kinds of files for which a post's own page has a player."""
 
@@ -75,7 +77,8 @@ class PostView:
     """A post in a user's timeline. Links are web addresses, pictures have proxy addresses; `body` is safe HTML.
 
     `published` is Unix time, 0 for none; `minutes` is the time for reading, 0 if it isn't shown; `is_cut`: the rest of
-    the body is on the post's own page, or at `url`. `hits` marks what a search has found.
+    the body is on the post's own page, or at `url`. `hits` marks what a search has found. `troubled` is the id of the
+    feed that a notice says can't be read, empty for other posts.
     """
 
     id: str
@@ -110,6 +113,7 @@ class PostView:
     review: Review | None
     minutes: int = 0
     hits: SearchHits = NO_HITS
+    troubled: str = ""
 
     @property
     def sound(self) -> str:
@@ -202,6 +206,7 @@ class PostForms:
         author = entry.author or Card()
         source_name, source_photo = self.feeds.get(source, ("", ""))
         body, is_cut = self._body(entry, fit)
+        about = _TROUBLED.match(entry.uid or "")
         return PostView(
             id=item["_id"],
             channel=channel["uid"],
@@ -235,6 +240,7 @@ class PostForms:
             review=entry.review,
             minutes=_minutes(entry) if self.timed else 0,
             hits=self.hits,
+            troubled=about[1] if channel["uid"] == NOTIFICATIONS and about is not None else "",
         )
 
     def _picture(self, url: str | None) -> str:
