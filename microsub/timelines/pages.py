@@ -1,14 +1,16 @@
 """Pages of a timeline: keyset pagination by (score, id), newest first, ties in Redis's order.
 
 A view with an index (all, unread) takes one script call, which also checks the token, if any. The other views (read,
-one source) filter its rows and examine at most `EXAMINED` ids per request, so their cost is bounded.
+one source) filter its rows and examine at most `EXAMINED` ids per request, so their cost is bounded. If the source has
+no more posts than that, they are looked up instead: those of a quiet feed are behind any number of others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from functools import lru_cache
@@ -20,6 +22,7 @@ from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.base.tasks import cancel_all
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
+from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.readings import reading_times
@@ -46,8 +49,6 @@ _EXPORTED = 500
 
 _NO_CURSOR = Cursor("0", "")
 
-InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
-
 
 class TimelineRange(NamedTuple):
     """A piece of a timeline to read: `limit` rows, all or unread, next to a cursor."""
@@ -59,12 +60,12 @@ class TimelineRange(NamedTuple):
 
 
 async def read_page(
-    redis: Redis, user: str, uid: str, query: PageQuery, now: float, credential: Credential | None, in_feed: InFeed
+    redis: Redis, user: str, uid: str, query: PageQuery, now: float, credential: Credential | None, items: Items
 ) -> tuple[bytes, PageRows]:
     """A page of one channel or of `global`, newest first, and the token's scopes if any.
 
     One round trip, with the token's check, for the views `all` and `unread`; the others examine at most `EXAMINED`
-    ids. `query.source` is a feed id. Raises NotFound and Unauthorized.
+    ids, and those of the source. `query.source` is a feed id. Raises NotFound and Unauthorized.
     """
     span = _range_of(query)
     if query.view != "read" and query.source is None:
@@ -73,10 +74,33 @@ async def read_page(
     span = span._replace(limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
     scope, piece = await read_range(redis, user, uid, span, now, credential)
     found = _Found(query, piece, upward=span.direction == "before")
-    while await found.take(piece, in_feed):
+    more = await found.take(piece, items)
+    if more and query.source is not None:
+        ids = await items.newest(query.source, EXAMINED + 1)
+        if len(ids) <= EXAMINED:
+            return scope, await _among(redis, user, uid, query, ids, piece)
+    while more:
         span = span._replace(direction=span.direction or "after", cursor=found.last)
         _, piece = await read_range(redis, user, uid, span, now)
+        more = await found.take(piece, items)
     return scope, found.page()
+
+
+async def _among(redis: Redis, user: str, uid: str, query: PageQuery, ids: Sequence[str], piece: PageRows) -> PageRows:
+    """The page with those of the given items that the view shows; `piece` is any of the timeline at this moment."""
+    rows, names = await shown(redis, user, uid, ids, in_all=True)
+    wanted = [row for row in rows.values() if query.view in ("all", "read" if row.is_read else "unread")]
+    listed = sorted(((float(row.score), row.id, row) for row in wanted), reverse=True)
+    place = query.before or query.after
+    edge = (float(place.score), place.item) if place is not None else (math.inf, "")
+    if query.before is not None:
+        newer = [one for one in listed if one[:2] > edge]
+        found, older = newer[-query.limit :], len(newer) < len(listed)
+    else:
+        rest = [one for one in listed if one[:2] < edge]
+        found, older = rest[: query.limit], len(rest) > query.limit
+    rows_found = [row for *_, row in found]
+    return PageRows.of(rows_found, older, names, behind=piece.behind, own_names=piece.own_names)
 
 
 class _Found:
@@ -94,7 +118,7 @@ class _Found:
         self._examined = 0
         self._more = False
 
-    async def take(self, piece: PageRows, in_feed: InFeed) -> bool:
+    async def take(self, piece: PageRows, items: Items) -> bool:
         """Collect a piece of the timeline; returns whether another piece is needed."""
         self._names.update(piece.names)
         near = piece.rows[::-1] if self._upward else piece.rows
@@ -104,7 +128,7 @@ class _Found:
             return False
         self.last = end
         self._examined += EXAMINED if piece.resume else len(near)
-        self._rows += await _matching(near, self._query, in_feed)
+        self._rows += await _matching(near, self._query, items)
         return self._more and len(self._rows) <= self._query.limit and self._examined < EXAMINED
 
     def page(self) -> PageRows:
@@ -221,33 +245,34 @@ def _rows(uid: str, reply: list[Any]) -> PageRows:
     return PageRows(*columns, bool(older), names, resume, bool(behind), own_names, text(unsorted).split())
 
 
-async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:
+async def _matching(rows: Sequence[Row], query: PageQuery, items: Items) -> list[Row]:
     wanted: View = query.view
     found = [row for row in rows if wanted != "read" or row.is_read]
     if query.source is None or not found:
         return found
-    members = await in_feed(query.source, [row.id for row in found])
+    members = await items.in_feed(query.source, [row.id for row in found])
     return [row for row in found if row.id in members]
 
 
 async def rows_in(redis: Redis, user: str, wanted: Mapping[str, Sequence[str]]) -> dict[str, Row]:
-    """The rows of the given ids by channel, without scores: of those that the channel shows. One round trip.
+    """The rows of the given ids by channel: of those that the channel shows. One round trip.
 
     A channel that is gone shows none.
     """
     of_user = _shown_keys(user)
-    calls = [load("timeline_shown")(**of_user, uid=uid, visited=0, ids=ids) for uid, ids in wanted.items()]
+    calls = [load("timeline_shown")(**of_user, uid=uid, apart="", visited=0, ids=ids) for uid, ids in wanted.items()]
     replies = zip(wanted.values(), await redis.scripts(calls), strict=True)
     return {row.id: row for ids, reply in replies if not reply[0] for row in _rows_shown(ids, reply)[0]}
 
 
 def _rows_shown(ids: Sequence[str], reply: list[Any]) -> tuple[list[Row], dict[str, str]]:
     """A good reply of timeline_shown.lua as rows, of the ids that are shown, and the names of their channels."""
-    _, named, places, flags, saved, _ = reply
-    listed, states = texts(named), zip(ids, text(places).split(), flags, saved, strict=True)
+    _, named, places, flags, saved, scores, _ = reply
+    listed = texts(named)
+    states = zip(ids, text(scores).split(), text(places).split(), flags, saved, strict=True)
     rows = [
-        Row(item, "", flag == 48, listed[2 * int(place) - 2], kept == 49)
-        for item, place, flag, kept in states
+        Row(item, score, flag == 48, listed[2 * int(place) - 2], kept == 49)
+        for item, score, place, flag, kept in states
         if place != "0"
     ]
     return rows, dict(zip(listed[0::2], listed[1::2], strict=True))
@@ -259,18 +284,23 @@ def _shown_keys(user: str) -> dict[str, Any]:
     return {"channels": keys.channels(user), "saved": keys.posts(user, SAVED), "patterns": patterns}
 
 
-async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> tuple[dict[str, Row], dict[str, str]]:
+async def shown(
+    redis: Redis, user: str, uid: str, ids: Sequence[str], *, in_all: bool = False
+) -> tuple[dict[str, Row], dict[str, str]]:
     """Those of the given ids that the channel, or (`global`) any channel, shows. Raises NotFound.
 
-    Returns a row without score for each id, and the names of the channels. One round trip; for `global` one for every
-    fifty channels.
+    With `in_all`, `global` doesn't show items of feeds that the user hides in *All*. Returns a row for each id, and the
+    names of the channels. One round trip; for `global` one for every fifty channels.
     """
     of_user = _shown_keys(user)
+    apart = keys.pattern(keys.apart, user) if in_all and uid == GLOBAL else ""
     left = [(0, part) for part in batches(ids, batch_for(uid))] or [(0, ids)]
     rows: dict[str, Row] = {}
     names: dict[str, str] = {}
     while left:
-        calls = [load("timeline_shown")(**of_user, uid=uid, visited=visited, ids=part) for visited, part in left]
+        calls = [
+            load("timeline_shown")(**of_user, uid=uid, apart=apart, visited=visited, ids=part) for visited, part in left
+        ]
         further = []
         for (_, part), reply in zip(left, await redis.scripts(calls), strict=True):
             if reply[0]:

@@ -167,7 +167,7 @@ class ReaderViews:
 
     async def rows(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
         """The rows of a page, without adding posts that wait."""
-        _, rows = await read_page(self._redis, user, uid, query, now, None, self._items.in_feed)
+        _, rows = await read_page(self._redis, user, uid, query, now, None, self._items)
         self._newest.sort(self._redis, user, rows.unsorted)
         return rows
 
@@ -234,7 +234,7 @@ class ReaderViews:
 
     async def _page(self, credential: Credential, uid: str, query: PageQuery, now: float) -> tuple[Grant, PageRows]:
         user = credential.user
-        scopes, rows = await read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
+        scopes, rows = await read_page(self._redis, user, uid, query, now, credential, self._items)
         self._newest.sort(self._redis, user, rows.unsorted)
         return grant(user, scopes, behind=rows.behind), rows
 

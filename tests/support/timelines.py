@@ -36,13 +36,13 @@ class Timelines(Adder):
         return [row async for rows in pages.walk_rows(self._redis, user, uid) for row in rows]
 
     async def page(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
-        return (await pages.read_page(self._redis, user, uid, query, now, None, self._items.in_feed))[1]
+        return (await pages.read_page(self._redis, user, uid, query, now, None, self._items))[1]
 
     async def page_with_token(
         self, credential: Credential, uid: str, query: PageQuery, now: float
     ) -> tuple[Grant, PageRows]:
         user = credential.user
-        scopes, rows = await pages.read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
+        scopes, rows = await pages.read_page(self._redis, user, uid, query, now, credential, self._items)
         return grant(user, scopes, behind=rows.behind), rows
 
     async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:

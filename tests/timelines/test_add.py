@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason
+from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason, View
 from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Refusal, ScriptCall
 from microsub.timelines.add import Added, TimelineTarget
+from microsub.timelines.rules import set_apart
 from microsub.timelines.sync.arrivals import keep_order
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -95,10 +96,12 @@ async def test_long_timelines_are_marked_in_batches(world: OneReader) -> None:
 
 
 async def test_a_page_of_one_source_is_bounded(world: OneReader) -> None:
-    """A source view looks at 1,000 ids at most, returns a short page, and continues where it stopped."""
+    """A source with many posts: it looks at 1,000 ids, returns a short page, and continues where it stopped."""
     await world.follow("home", "2")
-    await world.add("home", *(item(n) for n in range(1000, 3500)))
+    await world.add("home", *(item(n) for n in range(2000, 4500)))
     await world.add("home", *(item(n) for n in range(1, 31)), feed="2")
+    for n in range(10_000, 11_000):
+        world.items.know("2", item(n))
     cursor, seen, requests = None, [], 0
     while requests < 10:
         requests += 1
@@ -110,6 +113,37 @@ async def test_a_page_of_one_source_is_bounded(world: OneReader) -> None:
         cursor = page.resume or Cursor(last[0].score, last[0].id)
     assert seen == [str(n) for n in range(30, 0, -1)]
     assert requests == 4
+
+
+@pytest.mark.parametrize("uid", ["home", "global"])
+@pytest.mark.parametrize("view", ["all", "unread", "read"])
+async def test_posts_of_one_source_are_found_behind_any_number(world: OneReader, uid: str, view: View) -> None:
+    """Each page is full and ends exactly, in both directions; hidden, muted and removed posts aren't on it."""
+    for feed in ("2", "3"):
+        await world.follow("home", feed)
+    await world.follow("work", "2")
+    await world.rules.mute(ANN, "home", "https://loud.example/", NOW)
+    await world.add("home", *(item(n) for n in range(2000, 3200)))
+    await world.add("home", *(item(n) for n in range(1, 31)), item(31, author="https://loud.example/"), feed="2")
+    await world.add("work", *(item(n) for n in range(28, 36)), feed="2")
+    await set_apart(world.redis, world.items, ANN, "work", "2", hides=True)
+    await world.timelines.remove(ANN, "home", ["5"], NOW)
+    await world.timelines.mark_read(ANN, "home", [str(n) for n in range(1, 31, 3)], NOW)
+    there = [n for n in range(30, 0, -1) if n != 5]
+    expected = [str(n) for n in there if view == "all" or (n % 3 == 1) == (view == "read")]
+    for direction in ("after", "before"):
+        seen, cursor, query = [], None, PageQuery(limit=4, view=view, source="2")
+        if direction == "before":
+            cursor = Cursor("0", "0")
+        for _ in range(12):
+            page = await world.timelines.page(ANN, uid, query._replace(**{direction: cursor}), NOW)
+            seen += page.ids if direction == "after" else page.ids[::-1]
+            assert all(row.score for row in page.rows)
+            assert {row.channel for row in page.rows} <= set(page.names)
+            cursor = page.last if direction == "after" else page.first
+            if cursor is None or (direction == "after" and not page.older):
+                break
+        assert (seen if direction == "after" else seen[::-1]) == expected
 
 
 async def test_an_unfollow_that_meets_a_refollow_takes_nothing(world: OneReader) -> None:

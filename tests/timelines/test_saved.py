@@ -74,6 +74,15 @@ async def test_pages_say_what_is_saved(world: OneReader) -> None:
     assert [row.is_saved for row in page.rows] == [True]
 
 
+async def test_a_feed_is_found_among_many_saved_posts(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind posts of other feeds, which are more than one step looks at."""
+    monkeypatch.setattr("microsub.timelines.pages._STEP", 2)
+    await world.follow("home", "2")
+    await world.add("home", *(item(number) for number in range(10, 20)), feed="2")
+    await keep(world, "1", "3", *(str(number) for number in range(10, 20)))
+    assert await world.ids("saved", source="1") == ["3", "1"]
+
+
 async def test_only_what_a_reader_can_see_is_saved(world: OneReader) -> None:
     """Items in no channel, in another than the named one, or muted aren't saved; a program may save any post."""
     world.items.know("9", item(50, author="https://loud.example/"))

@@ -4,35 +4,39 @@
 -- item that moves meanwhile may be missed. Items hidden by a mute don't count as shown. Writes nothing.
 --
 -- KEYS  1 channels  2 saved: its posts
--- ARGV  1-3 patterns: channel, posts, unread  4 uid: or 'global'  5 visited: number of channels visited before  6.. ids
+-- ARGV  1-3 patterns: channel, posts, unread  4 apart: the pattern, if items that the user hides in "All" don't count, or
+--       ''  5 uid: or 'global'  6 visited: number of channels visited before  7.. ids
 -- reply {'channel'} no such channel or user; otherwise {'', {uid, name, …} of the channels that occur, 'place …' one
 --       per id: which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for
---       saved, how many channels were visited, or 0 if all were}. An item is unread if it is unread in any channel,
+--       saved, 'score …' one per id, '-' for none, how many channels were visited, or 0 if all were}. An item is unread if it is unread in any channel,
 --       and then such a channel is named.
 -- include: active
 -- include: unread
 local MOST_STEPS = 10000
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
-if ARGV[4] ~= 'global' then
-  if not is_channel((string.gsub(ARGV[1], '%*', ARGV[4]))) then return { 'channel' } end
-  uids = { ARGV[4] }
+if ARGV[5] ~= 'global' then
+  if not is_channel((string.gsub(ARGV[1], '%*', ARGV[5]))) then return { 'channel' } end
+  uids = { ARGV[5] }
 end
 
-local count, visited = #ARGV - 5, tonumber(ARGV[5])
-local places, flags, saved, names, named = {}, {}, {}, {}, 0
+local count, visited = #ARGV - 6, tonumber(ARGV[6])
+local places, flags, saved, stands, names, named = {}, {}, {}, {}, {}, 0
 for i = 1, count do
   places[i] = 0
-  flags[i] = '0'
+  flags[i], stands[i] = '0', '-'
 end
 local last = count == 0 and visited or math.min(#uids, visited + math.max(1, math.floor(MOST_STEPS / count)))
 for n = visited + 1, last do
   local uid = uids[n]
-  local scores = redis.call('ZMSCORE', (string.gsub(ARGV[2], '%*', uid)), unpack(ARGV, 6))
+  local scores = redis.call('ZMSCORE', (string.gsub(ARGV[2], '%*', uid)), unpack(ARGV, 7))
+  local apart = ARGV[4] ~= '' and (string.gsub(ARGV[4], '%*', uid))
+  local hidden = apart and redis.call('EXISTS', apart) == 1 and redis.call('SMISMEMBER', apart, unpack(ARGV, 7))
   local ids, at = {}, {}
   for i = 1, count do
-    if scores[i] then
-      ids[#ids + 1] = ARGV[5 + i]
+    if scores[i] and not (hidden and hidden[i] == 1) then
+      stands[i] = scores[i]
+      ids[#ids + 1] = ARGV[6 + i]
       at[#at + 1] = i
     end
   end
@@ -49,8 +53,8 @@ for n = visited + 1, last do
   end
 end
 if count > 0 then
-  saved = redis.call('ZMSCORE', KEYS[2], unpack(ARGV, 6))
+  saved = redis.call('ZMSCORE', KEYS[2], unpack(ARGV, 7))
   for i = 1, count do saved[i] = saved[i] and '1' or '0' end
 end
 if last >= #uids or count == 0 then last = 0 end
-return { '', names, table.concat(places, ' '), table.concat(flags), table.concat(saved, '', 1, count), last }
+return { '', names, table.concat(places, ' '), table.concat(flags), table.concat(saved, '', 1, count), table.concat(stands, ' '), last }
