@@ -257,8 +257,21 @@ class PollOnRequest:
 
 def waits_for_refresh(record: FeedRecord, asked: float) -> bool:
     """Whether a refresh of all feeds at that Unix time hasn't polled the feed yet, and will."""
-    is_polled = bool(record.poll_host) and not record.gone and held_until(record, asked) is None
-    return is_polled and (record.last_poll or 0.0) < asked - RECENT
+    return _can_be_polled(record, asked) and (record.last_poll or 0.0) < asked - RECENT
+
+
+def free_again(record: FeedRecord, asked: float) -> float | None:
+    """The Unix time from which a refresh of all feeds polls a feed that the one at `asked` left out, as it was recent.
+
+    None for others, and for a feed that has been polled since.
+    """
+    last = record.last_poll or 0.0
+    is_recent = _can_be_polled(record, asked) and asked - RECENT <= last < asked
+    return last + RECENT if is_recent else None
+
+
+def _can_be_polled(record: FeedRecord, asked: float) -> bool:
+    return bool(record.poll_host) and not record.gone and held_until(record, asked) is None
 
 
 def _report(record: FeedRecord) -> PollReport:

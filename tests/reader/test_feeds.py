@@ -447,7 +447,11 @@ async def test_all_feeds_are_refreshed_in_turns(ann: ReadingVisitor, server: Wor
     scores = {feed: await server.redis.command("ZSCORE", keys.host_due(host), feed) for feed, host in hosts.items()}
     due = [None if score is None else float(score) - now for score in scores.values()]
     assert due == [None, None, *[0.0] * 20, *[5.0] * 100, *[10.0] * (count - 122)]
-    assert f"{count - 2} still wait." in (await ann.get(done.location)).text
+    shown = (await ann.get(done.location)).text
+    assert f"{count - 2} still wait." in shown
+    assert (
+        "1 feed is left out, since it was asked less than five minutes before. It can be asked again in 4 min." in shown
+    )
     for feed in hosts:
         await server.feeds.update(feed, {"last_poll": str(now)} if feed != last else {})
     assert "1 still waits." in (await ann.get(done.location)).text
@@ -457,6 +461,20 @@ async def test_all_feeds_are_refreshed_in_turns(ann: ReadingVisitor, server: Wor
         in (await ann.get(done.location)).text
     )
     assert (await ann.browser.submit(page, "/feed/refresh")).status == 429
+
+
+async def test_a_refresh_says_that_all_feeds_were_asked_just_before(ann: ReadingVisitor, server: World) -> None:
+    """And when they can be asked again; not that they have been refreshed."""
+    await ann.reader.post(action="follow", channel="home", url=OTHER)
+    for url, ago in ((FEED, 200), (OTHER, 100)):
+        await server.feeds.update(await feed_of(server, url), {"last_poll": str(server.now - ago)})
+    done = await ann.browser.submit(await ann.get("/feed"), "/feed/refresh")
+    said = (await ann.get(done.location)).tree.css_first("#refreshing").text().strip()
+    left = "2 feeds are left out, since they were asked less than five minutes before."
+    assert said == f"{left} They can be asked again in 3 min."
+    server.now += 201
+    said = (await ann.get(done.location)).tree.css_first("#refreshing").text().strip()
+    assert said == left
 
 
 async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, server: World) -> None:

@@ -49,7 +49,11 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     assert done.tree.css_first("[data-focus]") is None  # so that the key of undo isn't typed
     assert [one["url"] for one in (await ann.reader.get(action="follow", channel="later"))["items"]] == [OTHER]
     again = await ann.get(f"/follow?q={SITE}")
-    assert "You already follow it in Later." in again.text
+    feed = await ann.server.feeds.find(OTHER)
+    note = again.tree.css_first("[role=note]")
+    assert note.text() == "You already follow it in Later."
+    assert note.css_first("a").attributes["href"] == f"/feed/{feed}?channel=later"
+    assert titles(await ann.get(f"/feed/{feed}?channel=later")) == ["a", "b"]
     assert not _offers_later(again)
     await ann.browser.submit(done, "/follow/end")
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
@@ -136,7 +140,9 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
     await ann.browser.submit(page, "/follow", {"url": OTHER}, channel="later")
     assert len((await ann.reader.get(action="follow", channel="later"))["items"]) == 1
     assert _offers_later(page)
-    assert not _offers_later(await ann.get(f"/follow/preview?url={OTHER}&channel=later"))
+    again = await ann.get(f"/follow/preview?url={OTHER}&channel=later")
+    assert not _offers_later(again)
+    assert again.tree.css_first("[role=note] a").attributes["href"].endswith("?channel=later")
 
 
 @pytest.mark.parametrize("named", [True, False])

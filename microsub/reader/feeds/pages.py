@@ -26,7 +26,7 @@ from microsub.feeds import FeedCondition, FeedRecord, Feeds, choosing, chosen_po
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
-from microsub.polling import PollOnRequest, waits_for_refresh
+from microsub.polling import PollOnRequest, free_again, waits_for_refresh
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
@@ -376,6 +376,8 @@ class FeedPages:
             order=order,
             now=visit.now,
             waiting=sum(waits_for_refresh(one, asked) for one in records.values()) if is_refreshing else None,
+            refreshed=any((one.last_poll or 0.0) >= asked for one in records.values()),
+            left_out=[at for one in records.values() if (at := free_again(one, asked))] if is_refreshing else [],
             channels=links,
         )
 

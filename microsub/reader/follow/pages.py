@@ -35,7 +35,8 @@ NEW = "+"
 
 @dataclass(frozen=True, slots=True)
 class FeedCandidate:
-    """A feed that a search found; `shown` is its address without passwords, `channels` are the uids that follow it.
+    """A feed that a search found; `shown` is its address without passwords, `channels` are the uids that follow it,
+    `feed` is its id, empty for an unknown one.
 
     `has_preview`: there is a document at its address that can be shown.
     """
@@ -45,6 +46,7 @@ class FeedCandidate:
     title: str
     description: str
     picture: str
+    feed: str
     channels: Sequence[str]
     has_preview: bool
 
@@ -186,7 +188,7 @@ class FollowPages:
                 link.title or mask_credentials(link.url),
                 link.description or "",
                 visit.site.pages.href(picture(link.photo)) if link.photo else "",
-                followers.get(link.url, ()),
+                *followers.get(link.url, ("", ())),
                 link.format != WRITTEN,
             )
             for link in found
@@ -222,14 +224,16 @@ def _asked(visit: PageVisit) -> str:
     return next(filter(None, given), "")
 
 
-async def followers_of(channels: Channels, feeds: Feeds, user: str, urls: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The user's channels that already follow these feeds, by feed; feeds without any are left out."""
+async def followers_of(
+    channels: Channels, feeds: Feeds, user: str, urls: Sequence[str]
+) -> dict[str, tuple[str, Sequence[str]]]:
+    """The ids of these feeds, and the user's channels that already follow them; unknown feeds are left out."""
     followers: dict[str, list[str]] = {}
     for uid, subscriptions in (await channels.all_subscriptions(user)).items():
         for subscription in subscriptions:
             followers.setdefault(subscription.feed, []).append(uid)
     known = await feeds.find_many(urls)
-    return {url: followers.get(feed, ()) for url, feed in known.items()}
+    return {url: (feed, followers.get(feed, ())) for url, feed in known.items()}
 
 
 def _bookmarklet(visit: PageVisit) -> str:

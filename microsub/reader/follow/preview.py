@@ -67,6 +67,7 @@ async def _preview(
     await entered.keep(user, [url])
     async with visit.turn():
         everywhere = await reader.links(visit)
+        feed_id, followers = (await followers_of(channels, feeds, user, [url])).get(url, ("", ()))
         return visit.page(
             "preview.html",
             url=without_credentials(url, HIDDEN),
@@ -76,7 +77,8 @@ async def _preview(
             outputs=await outputs.all_of(user),
             picked=visit.query.get("picked", ""),
             choices=everywhere.own,
-            followers=(await followers_of(channels, feeds, user, [url])).get(url, ()),
+            feed=feed_id,
+            followers=followers,
             chosen=visit.query.get("channel", ""),
             channels=everywhere,
         )
