@@ -423,8 +423,9 @@ data of layout 8 a sorted set, until upkeep has visited the channel. Permanent, 
 
 read = key_of_two("user:{<name>}:channel:<uid>:read")
 """Hash: 0 to 15 → when the read items of `posts` whose ids have that rest modulo 16 were read: for each, the id in five
-bytes and the Unix time in four, little-endian. In data of layout 8 a sorted set, until upkeep has visited the channel.
-Permanent, as `posts`. `redis.readings`, `timelines.read_state`, `timelines.retention`.
+bytes and the Unix time in four, little-endian. Of more than 500 items it is empty, and they are in `<name>.0` to
+`<name>.3` by the next two bits of their ids, and so on. In data of layout 8 a sorted set, until upkeep has visited the
+channel. Permanent, as `posts`. `redis.readings`, `timelines.read_state`, `timelines.retention`.
 """
 
 unread_newest = key_of_two("user:{<name>}:zchannel:<uid>:unread:newest")

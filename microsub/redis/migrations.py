@@ -17,11 +17,11 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 
-VERSION = 16
+VERSION = 17
 """The data layout of this version."""
 
 FIRST = 8
-"""The first layout of a release. None of layouts 9 to 15 was in one."""
+"""The first layout of a release. None of layouts 9 to 16 was in one."""
 
 LEASE = 60
 """Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""

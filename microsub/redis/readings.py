@@ -1,7 +1,7 @@
 """When the items of a channel were read, in whole Unix seconds.
 
-They are a hash of a few pieces with nine bytes for each item (lua/parts/readings.lua), because the engine needs eighty
-for one in a sorted set. The sorted set of an earlier version is read too, until `repacking` has visited the channel.
+They are a hash of pieces with nine bytes for each item (lua/parts/readings.lua), because the engine needs eighty for
+one in a sorted set. The sorted set of an earlier version is read too, until `repacking` has visited the channel.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ async def times_alone(redis: Redis, keys: Sequence[str]) -> list[list[int]]:
 
 
 async def _pieces(redis: Redis, keys: Sequence[str], ids: Iterable[str]) -> list[list[bytes | None]]:
-    wanted = sorted({int(one) % PIECES for one in ids if _ITEM.match(one)})
-    return await redis.scripts([_READINGS(read=key, pieces=wanted) for key in keys])
+    wanted = [one for one in ids if _ITEM.match(one)]
+    return await redis.scripts([_READINGS(read=key, ids=wanted) for key in keys])
 
 
 def _records(pieces: Iterable[bytes | None]) -> Iterator[tuple[int, int]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from benchmarks.readings import pieces
 from microsub.model.reader import Reason
 from microsub.redis import keys
 from microsub.redis.migrations import FIRST, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
-from microsub.redis.readings import reading_times
+from microsub.redis.readings import RECORD, reading_times
+from microsub.redis.replies import text
 from microsub.timelines.gone import absences
 from microsub.timelines.pages import states
 from microsub.timelines.repacking import GoneRepacking
@@ -185,6 +189,41 @@ async def test_ids_of_any_size_keep_their_time(world: OneReader, number: int) ->
     kept = [one for at, one in enumerate(ids) if at % 3]
     (found,) = await reading_times(world.redis, [keys.read(ANN, "home")])
     assert found == {one: int(NOW + ids.index(one) * 65_537) for one in kept}
+
+
+async def test_the_pieces_of_a_large_channel_stay_short(world: OneReader) -> None:
+    """So no mark reads or writes more than a few kilobytes. Nothing is left of items that are unread again."""
+    key, ids, chance = keys.read(ANN, "home"), [str(one) for one in range(1, 20_001)], Random(7)
+    await world.redis.command("ZADD", keys.posts(ANN, "home"), *[part for one in ids for part in (one, one)])
+    await world.redis.command("SADD", keys.unread(ANN, "home"), *ids)
+    chance.shuffle(ids)
+    first, second = ids[:16_000], ids[16_000:]
+    assert await world.timelines.mark_read(ANN, "home", first, NOW) == len(first)
+    for at, one in enumerate(second[:40]):
+        assert await world.timelines.mark_read(ANN, "home", [one], NOW + 1 + at) == 1
+    assert await world.timelines.mark_all_read(ANN, "home", NOW + 99) == len(second) - 40
+    assert await world.timelines.mark_read(ANN, "home", ids[:100], NOW + 100) == 0
+    expected = {one: int(NOW) + (99 if at >= 16_040 else max(0, at - 15_999)) for at, one in enumerate(ids)}
+    assert await times(world) == expected
+    stored = await world.redis.command("HGETALL", key)
+    assert max(map(len, stored[1::2])) <= 500 * RECORD.size
+    by_name = {
+        text(name): sorted(RECORD.iter_unpack(piece)) for name, piece in zip(stored[::2], stored[1::2], strict=True)
+    }
+    made = pieces((int(one), at) for one, at in expected.items())
+    assert by_name == {name: sorted(RECORD.iter_unpack(piece)) for name, piece in made.items()}
+    (some,) = await reading_times(world.redis, [key], [*ids[:3], "20001", "x"])
+    assert {one: some[one] for one in ids[:3]} == {one: expected[one] for one in ids[:3]}
+    assert len(some) < 1500, "those of three pieces at most"
+    chance.shuffle(ids)
+    assert await world.timelines.mark_unread(ANN, "home", ids[:12_000], NOW) == 12_000
+    for one in ids[12_000:12_020]:
+        assert await world.timelines.mark_unread(ANN, "home", [one], NOW) == 1
+    assert {one: at for one, at in (await times(world)).items() if at is not None} == {
+        one: expected[one] for one in ids[12_020:]
+    }
+    assert await world.timelines.mark_unread(ANN, "home", ids, NOW) == len(ids) - 12_020
+    assert await world.redis.command("EXISTS", key) == 0
 
 
 @pytest.mark.parametrize(("given", "kept"), [(-5.0, 0), (1.9, 1), (1e300, 2**32 - 1), (float("inf"), 2**32 - 1)])

@@ -3,11 +3,25 @@
 -- Atomic: the pieces are of one moment, in either form. Writes nothing.
 --
 -- KEYS  1 read
--- ARGV  1.. pieces: the numbers of those that are wanted, all without any
--- reply the pieces, as parts/readings.lua describes them; the other ones may be among them
+-- ARGV  1.. ids: of the items that are wanted, all without any
+-- reply the pieces, as parts/readings.lua describes them; other items may be in them
 -- include: readings
-local found = #ARGV > 0 and redis.pcall('HMGET', KEYS[1], unpack(ARGV)) or redis.pcall('HVALS', KEYS[1])
-if not found.err then return found end
-local listed = {}
-for _, piece in pairs(pieces_of(redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'))) do listed[#listed + 1] = piece end
+local function of_sorted_set()
+  local listed = {}
+  for _, record in pairs(records_in(redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'))) do listed[#listed + 1] = record end
+  return { table.concat(listed) }
+end
+if #ARGV == 0 then
+  local found = redis.pcall('HVALS', KEYS[1])
+  return found.err and of_sorted_set() or found
+end
+local known, seen, listed = {}, {}, {}
+for _, id in ipairs(ARGV) do
+  local name, piece = piece_of(KEYS[1], id, known)
+  if type(piece) == 'table' then return of_sorted_set() end
+  if piece and not seen[name] then
+    seen[name] = true
+    listed[#listed + 1] = piece
+  end
+end
 return listed

@@ -7,14 +7,13 @@
 -- ARGV  1 how: 'pack', or 'count' to change nothing  2 most: number of items of one step
 -- reply number of items in it, 0 if it is a hash already, or empty
 -- include: readings
+-- include: reading_changes
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then return 0 end
 local count = redis.call('ZCARD', KEYS[1])
 if ARGV[1] == 'count' then return count end
 local done = tonumber(redis.call('HGET', KEYS[2], 'count') or 0)
 local rows = redis.call('ZRANGE', KEYS[1], done, done + tonumber(ARGV[2]) - 1, 'WITHSCORES')
-for at, piece in pairs(pieces_of(rows)) do
-  redis.call('HSET', KEYS[2], at, (redis.call('HGET', KEYS[2], at) or '') .. piece)
-end
+add_records(KEYS[2], records_in(rows), {})
 if done + #rows / 2 < count then
   redis.call('HSET', KEYS[2], 'count', done + #rows / 2)
   redis.call('EXPIRE', KEYS[2], 3600)

@@ -1,8 +1,10 @@
--- When the items of a channel were read: a hash of 16 pieces, in which the piece of an item is its id modulo 16. A piece
+-- When the items of a channel were read: a hash of pieces. An item's piece is the one whose name is its id modulo 16. In
+-- that place, a long piece is an empty text, and there are four shorter ones, `<name>.0` to `<name>.3`, by the id's next
+-- two bits; so on for each of these. So a change reads and writes a few kilobytes, however many items were read. A piece
 -- has nine bytes for each item: five for the id, and four for the Unix time in whole seconds, little-endian. A sorted set
 -- needs 78. Data of layout 8 has one, until timelines/repacking.py has visited the channel: there the command for hashes
 -- fails, and the other one is sent. These functions only read; those that write are in reading_changes.lua.
-local PIECES, RECORD, LATEST = 16, 9, 4294967295
+local PIECES, PARTS_OF_ONE, RECORD, LATEST = 16, 4, 9, 4294967295
 
 local function low_bytes(number) return number % 256, math.floor(number / 256) % 256, math.floor(number / 65536) % 256 end
 
@@ -37,10 +39,22 @@ local function place_in(piece, record)
   end
 end
 
+-- piece_of(key, id, known): the name of the piece for an item, and its text, false if there is none; a table in place of
+-- the text for a sorted set. `known`: texts by name, in which those that are read are noted.
+local function piece_of(key, id, known)
+  local name, rest = id % PIECES, math.floor(id / PIECES)
+  while true do
+    if known[name] == nil then known[name] = redis.pcall('HGET', key, name) end
+    if known[name] ~= '' then return name, known[name] end
+    name, rest = name .. '.' .. rest % PARTS_OF_ONE, math.floor(rest / PARTS_OF_ONE)
+  end
+end
+
 -- reading_time(key, id): the Unix time at which an item was read; false or nil if it wasn't.
 local function reading_time(key, id)
   local record = record_of(id)
-  local piece = record and redis.pcall('HGET', key, id % PIECES)
+  if not record then return nil end
+  local _, piece = piece_of(key, id, {})
   if type(piece) == 'table' then
     local time = redis.call('ZSCORE', key, id)
     return time and math.floor(tonumber(time))
@@ -51,17 +65,12 @@ local function reading_time(key, id)
   return first + 256 * second + 65536 * third + 16777216 * fourth
 end
 
--- pieces_of(rows): the pieces of what a sorted set has, {id, time, id, time, …}, by their numbers.
-local function pieces_of(rows)
+-- records_in(rows): the records of what a sorted set has, {id, time, id, time, …}, by id.
+local function records_in(rows)
   local found = {}
   for i = 1, #rows, 2 do
     local record = record_of(rows[i])
-    if record then
-      local at = rows[i] % PIECES
-      found[at] = found[at] or {}
-      table.insert(found[at], record .. bytes_of(rows[i + 1]))
-    end
+    if record then found[rows[i]] = record .. bytes_of(rows[i + 1]) end
   end
-  for at, records in pairs(found) do found[at] = table.concat(records) end
   return found
 end
