@@ -199,10 +199,14 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
             if key == "M":
                 await page.keyboard.press("z")
                 await page.get_by_text("Marked as unread.").wait_for()
+            await expect(page.locator(".onward")).to_have_text(f"Next: feed-{int(name[-1]) + 1} 2")
         last = page.locator(".post").last
         await last.focus()
         await page.keyboard.press("N")
         await expect(page.locator("h1")).to_have_text("feed-3")
+        await expect(page.locator(".post").first).to_be_focused()
+        await page.get_by_role("link", name="Next: feed-4").click()
+        await expect(page.locator("h1")).to_have_text("feed-4")
         await expect(page.locator(".post").first).to_be_focused()
 
 

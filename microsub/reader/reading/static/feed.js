@@ -1,7 +1,7 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
-import { feedHere, tellLast, turnTo } from "./news.js";
+import { feedHere, showOnward, tellLast, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
 
@@ -211,6 +211,7 @@ async function loadOlder() {
         }
       }
       document.getElementById("older").replaceChildren(...next.childNodes);
+      showOnward();
       number();
       if (feed.querySelector("form[action$='/listen']")) {
         import("./listening.js").then(({ prepareListening }) => prepareListening());
@@ -336,7 +337,7 @@ async function nextUnread(after) {
     }
   } else {
     await left;
-    const onward = document.querySelector(".onward");
+    const onward = document.querySelector(".onward:not([hidden])");
     if (!canLeave() || (feedHere() && turnTo(1, "first"))) {
       return;
     }
@@ -400,7 +401,7 @@ export const atPosts = {
     }
     isFinishing = true;
     const isDone = !all || await markAll();
-    const onward = document.querySelector(".onward"); // older posts that have come meanwhile bring another one
+    const onward = document.querySelector(".onward:not([hidden])"); // older posts that have come meanwhile bring another one
     isFinishing = isDone && navigator.onLine && (feedHere() ? turnTo(1, "first") : Boolean(onward));
     if (!all && !isFinishing && canLeave()) {
       tellLast();
@@ -451,7 +452,7 @@ function insideFeed(event) {
     go(to);
   } else if (event.ctrlKey && (event.key === "End" || event.key === "Home")) {
     event.preventDefault();
-    const behind = document.querySelector("#older a") || document.querySelector("footer a");
+    const behind = document.querySelector("#older a:not([hidden])") || document.querySelector("footer a");
     const before = document.querySelector(".views a, .views button, .home");
     (event.key === "End" ? behind : before).focus();
   }

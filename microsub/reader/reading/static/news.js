@@ -144,21 +144,36 @@ export function feedHere() {
 }
 
 /**
- * Open the next or previous line of the channel list that has unread posts, a channel or an unfolded one's feed, at that
- * place of its page. Behind the last line, the first channel comes. False if there is none.
+ * The next or previous line of the channel list that has unread posts, a channel or an unfolded one's feed. Behind the
+ * last line, the first channel comes.
  */
-export function turnTo(step, at = "") {
+function lineAhead(step) {
   const lines = linesBeside();
   const here = lines.indexOf(feedHere() ?? lines.find((one) => one.matches("[aria-current]")));
   const before = lines.slice(0, Math.max(here, 0));
   const again = before.filter((one) => one.dataset.channel !== "global");
   const others = step > 0 ? [...lines.slice(here + 1), ...again] : before.reverse();
-  const found = others.find((one) => one.querySelector(".count:not([hidden])"));
+  return others.find((one) => one.querySelector(".count:not([hidden])"));
+}
+
+/** Open that line, at that place of its page; false if there is none. */
+export function turnTo(step, at = "") {
+  const found = lineAhead(step);
   if (found) {
     found.hash = at;
     found.click();
   }
   return Boolean(found);
+}
+
+/** Name at the end of a feed's posts the line to which keys go on from there. */
+export function showOnward() {
+  const [onward, next] = [document.querySelector(".onward"), feedHere() && lineAhead(1)];
+  if (onward && next) {
+    const [name, count] = onward.querySelectorAll("span");
+    [onward.hidden, onward.href, name.textContent] = [false, next.href, next.querySelector(".name").textContent];
+    [onward.hash, count.hidden, count.textContent] = ["first", false, next.querySelector(".count").firstChild.textContent];
+  }
 }
 
 const countOf = (line) => Number(line?.querySelector(".count:not([hidden]) [data-count]")?.dataset.count ?? 0);
@@ -186,6 +201,7 @@ function put(link, branch) {
   before?.remove();
   link.parentElement.append(branch);
   feedHere()?.setAttribute("aria-current", "page");
+  showOnward();
   if (focused) {
     branch.querySelector(`[data-feed="${focused}"]`)?.focus({ preventScroll: true });
   }
@@ -351,6 +367,7 @@ export function prepareBranches() {
   });
   channels?.addEventListener("keydown", walk);
   feedHere()?.setAttribute("aria-current", "page");
+  showOnward();
   if (channels) {
     keepPlace(channels);
   }
