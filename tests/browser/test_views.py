@@ -1017,6 +1017,39 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
         await expect(page.locator(f"#post-{after}")).to_be_focused()
 
 
+@pytest.mark.parametrize("view", ["List", "Cards", "Full"])
+async def test_the_way_back_leads_to_the_same_place_of_the_window(
+    browser: Browser, server: ReadingServer, view: str
+) -> None:
+    """After the page of a feed and a reload, and by the key of a post's page."""
+    top = "Math.round(document.activeElement.getBoundingClientRect().top)"
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "uma", "/channel/home?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 600})
+        await look(page, view)
+        for number, leave in itertools.product((29, 11), ("F", "reload", "u")):
+            while await page.locator(".post").count() < COUNT and number < COUNT // 2:
+                await page.locator("#older").scroll_into_view_if_needed()
+            post = page.locator(".post").filter(has_text=re.compile(rf"Post {number}\b")).first
+            await post.focus()
+            await page.evaluate(f"scrollBy({{top: {top} - 250, behavior: 'instant'}})")
+            before = await page.evaluate(f"[document.activeElement.id, {top}]")
+            async with page.expect_event("load"):
+                if leave == "F":
+                    await page.keyboard.press("F")
+                elif leave == "reload":
+                    await page.reload()
+                else:
+                    path = await post.locator("h2 a").get_attribute("href")
+                    await page.evaluate("path => location.assign(path)", path)
+            if leave != "reload":
+                async with page.expect_event("load"):
+                    await (page.go_back() if leave == "F" else page.keyboard.press("u"))
+            after = await page.evaluate(f"[document.activeElement.id, {top}]")
+            assert after[0] == before[0], (number, leave)
+            assert abs(after[1] - before[1]) < 24, (number, leave)  # estimated heights of posts above it
+
+
 async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server: ReadingServer) -> None:
     """A name typed too early for the field of the next page neither marks nor saves posts of this one."""
     async with tab(browser) as here:

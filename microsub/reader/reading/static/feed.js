@@ -67,32 +67,48 @@ function number() {
 const MOST_AFTER = 30; // posts from which the place is found: those that are read may have left the list
 const MOST_PLACES = 10;
 
-/** The posts from the one with the focus on, or from the first one in view. */
+/** The posts from the one with the focus on, or from the first one in view, and how far below the window's top they begin. */
 function placeHere() {
   const all = posts();
   const at = all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
-  return at < 0 ? [] : all.slice(at, at + MOST_AFTER).map((post) => post.dataset.id);
+  return at < 0 ? [[]] : [all.slice(at, at + MOST_AFTER).map((post) => post.dataset.id), all[at].getBoundingClientRect().top];
 }
 
 const placesLeft = () => JSON.parse(sessionStorage.getItem("places") || "[]").filter(([path]) => path !== location.href);
 
 /** Remember the place for the browser's way back, and for a reload. */
 function rememberPlace() {
-  sessionStorage.setItem("places", JSON.stringify([[location.href, placeHere()], ...placesLeft()].slice(0, MOST_PLACES)));
+  sessionStorage.setItem("places", JSON.stringify([[location.href, ...placeHere()], ...placesLeft()].slice(0, MOST_PLACES)));
 }
 
 /** Keep the place for the next page: the same posts in another view, or with those that are read. */
 function keepPlace() {
-  sessionStorage.setItem("place", JSON.stringify(placeHere()));
+  sessionStorage.setItem("place", JSON.stringify(placeHere().slice(0, 1)));
 }
 
-/** The post at which this page goes on, if it shows a list again. */
-function placeBefore() {
-  const isBack = ["back_forward", "reload"].includes(performance.getEntriesByType("navigation")[0]?.type);
-  const back = JSON.parse(sessionStorage.getItem("places") || "[]").find(([path]) => path === location.href);
-  const ids = JSON.parse(sessionStorage.getItem("place")) || (isBack && back?.[1]) || [];
+/** Go to the post at which this page goes on, if it shows a list again; on the way back it stands where it stood. */
+function goBack() {
+  const visited = visitedPost();
+  const isBack = visited || ["back_forward", "reload"].includes(performance.getEntriesByType("navigation")[0]?.type);
+  const [, ...back] = JSON.parse(sessionStorage.getItem("places") || "[]").find(([path]) => path === location.href) ?? [];
+  const [ids = [], top] = JSON.parse(sessionStorage.getItem("place")) || (isBack ? back : []);
   sessionStorage.removeItem("place");
-  return ids.map(article).find(Boolean) || null;
+  const post = visited || ids.map(article).find(Boolean);
+  go(post || (location.hash === "#first" ? posts()[0] : null));
+  if (post && top !== undefined) {
+    history.scrollRestoration = "manual"; // the browser would measure from the top, where posts may have left the list
+    stand(post, top);
+    addEventListener("load", () => stand(post, top), { once: true });
+  }
+}
+
+/** Scroll so that a post begins so far below the window's top, or if it can't be seen there, in the middle. */
+function stand(post, top) {
+  jumping();
+  scrollBy({ top: post.getBoundingClientRect().top - top, behavior: "instant" });
+  if (!isSeen(post)) {
+    post.scrollIntoView({ block: "center", behavior: "instant" });
+  }
 }
 
 const MOST_KEPT = 10;
@@ -474,10 +490,9 @@ export function prepareFeed() {
   if (!feed || !posts().length) {
     return;
   }
-  const visited = visitedPost() || placeBefore();
   number();
   feed.addEventListener("focusin", ({ target }) => (last = target.closest(".post") ?? last));
-  go(visited || (location.hash === "#first" ? posts()[0] : null));
+  goBack();
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
   addEventListener("pagehide", rememberPlace);
