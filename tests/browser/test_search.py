@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 COUNT = 60
 USERS = ("ann", "bea", "cat", "dan")
 TEXT = f"<p>{'Words of a story that goes on. ' * 30}</p><p>A <b>lighthouse</b> at the end.</p>"
+LONG = f"{' on the quay and the tide' * 6} and the harbourmaster{' and the boats that come in' * 4}"
 SEARCH = "/search?q=lighthouse"
 
 
@@ -30,6 +31,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
         document = rss(dated(COUNT))
         for number in range(1, COUNT + 1):
             document = document.replace(f"About Post {number}<".encode(), f"{html.escape(TEXT)}<".encode())
+            document = document.replace(f"<title>Post {number}<".encode(), f"<title>Post {number}{LONG}<".encode())
         channels = [{"uid": "home", "name": "Home", "feeds": [feeds.serve_document("/harbour", document)]}]
         users = {name: {"channels": channels} for name in USERS}
         folder, settings = tmp_path_factory.mktemp("search"), {"first_fetch_unread": 1000}
@@ -77,6 +79,29 @@ async def test_a_search_by_mouse(browser: Browser, server: ReadingServer) -> Non
         assert await page.locator("#kept").count() == 0
 
 
+async def test_the_hit_of_a_long_title_is_in_view(browser: Browser, server: ReadingServer) -> None:
+    """In a list, on a desk and a phone; an open post has its whole title."""
+    async with tab(browser) as here:
+        page = await searching(here, server, "dan", "/search?q=harbourmaster")
+        async with page.expect_event("load"):
+            await page.locator(".looks").get_by_role("button", name="List").click()
+        for width in (1280, 390):
+            await page.set_viewport_size({"width": width, "height": 800})
+            for mark in await page.locator(".post h2 mark").all():
+                title, hit = [
+                    await mark.evaluate(f"it => it{of}.getBoundingClientRect().toJSON()")
+                    for of in (".closest('h2')", "")
+                ]
+                assert hit["right"] <= title["right"]
+                assert hit["bottom"] <= title["bottom"]
+        assert (await page.locator(".post .after-early").first.bounding_box() or {"x": 0})["x"] > 0
+        await page.locator(".post h2 a").first.click()
+        title = page.locator(".post.is-open h2")
+        await title.wait_for()
+        assert (await title.inner_text()).startswith("Post ")
+        assert await title.locator(".early").evaluate("it => it.offsetWidth") > 100
+
+
 async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None:
     """From any page, through posts, and back to the search; the next post has marks, too."""
     async with tab(browser) as here:
@@ -96,7 +121,7 @@ async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None
         assert await page.locator(".content mark").count() == 1
         async with page.expect_event("load"):
             await press("j")
-        assert await page.locator("h1").inner_text() == f"Post {COUNT - 1}"
+        assert await page.locator("h1").inner_text() == f"Post {COUNT - 1}{LONG}"
         assert await page.locator(".content mark").count() == 1
         async with page.expect_event("load"):
             await press("u")

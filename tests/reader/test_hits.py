@@ -6,6 +6,7 @@ import random
 import time
 
 import pytest
+from markupsafe import Markup
 
 from microsub.formats.html.sanitise import clean_html
 from microsub.formats.html.text import html_to_text
@@ -156,6 +157,17 @@ def test_an_excerpt_shows_the_first_hit() -> None:
     assert 0 < found.index("lighthouse") < 80
     for other in ("The lighthouse first. " + text, "Nothing of it. " * 40):
         assert hits.excerpt(150, excerpt(other), "", other) == excerpt(other)
+
+
+def test_a_long_title_has_a_beginning_that_lists_leave_out() -> None:
+    """If its first hit would be cut off; otherwise it is as it is."""
+    hits = SearchHits.of("lighthouse", NOON)
+    begin, rest = f"{'Words & more ' * 8}of ", "what they say at the lighthouse"
+    early = f'<span class="early">{Markup.escape(begin)}</span><span class="after-early"></span>'
+    assert hits.title(begin + rest, 60) == early + rest.replace("lighthouse", "<mark>lighthouse</mark>")
+    assert hits.title(begin + rest) == Markup.escape(begin) + hits.title(rest)
+    for other in ("The lighthouse " + begin, begin * 2):
+        assert hits.title(other, 60) == hits.title(other)
 
 
 def test_a_huge_post_is_marked_as_far_as_the_index_goes() -> None:

@@ -52,9 +52,16 @@ class SearchHits:
         """The parameter by which a post's page marks the same words; empty without hits."""
         return "?" + urlencode({"q": self.words}) if self.words else ""
 
-    def title(self, text: str) -> Markup:
-        """A title as HTML."""
-        return _marked(text, self.of_titles)
+    def title(self, text: str, room: int = 0) -> Markup:
+        """A title as HTML; if a list has `room` for so many characters, with a part of its own before a hit behind them."""
+        first = next(iter(placed_phrases(text, self.of_titles)), (0, 0)) if room and self.of_titles else (0, 0)
+        start = _start(text, first[0], room) if first[1] > room else 0
+        early = (
+            Markup('<span class="early">{}</span><span class="after-early"></span>').format(text[:start])
+            if start
+            else Markup()
+        )
+        return early + _marked(text[start:], self.of_titles)
 
     def author(self, text: str) -> Markup:
         """A name of an author as HTML."""
@@ -95,7 +102,7 @@ class SearchHits:
         for text in texts:
             plain = " ".join(text[:_LOOKED_AT].split())
             if first := next(iter(placed_phrases(plain, self.phrases)), None):
-                start = plain.rfind(" ", 0, max(0, first[0] - room // 3)) + 1
+                start = _start(plain, first[0], room)
                 end = plain.find(" ", first[1] + _AFTER)
                 shown = plain[start:] if end < 0 else f"{plain[start:end]} …"
                 return f"… {shown}" if start else shown
@@ -103,6 +110,11 @@ class SearchHits:
 
 
 NO_HITS = SearchHits()
+
+
+def _start(text: str, hit: int, room: int) -> int:
+    """Where the shown part of a text begins, with some words before the hit."""
+    return text.rfind(" ", 0, max(0, hit - room // 3)) + 1
 
 
 def _marked(text: str, phrases: Sequence[Phrase]) -> Markup:
