@@ -1203,6 +1203,23 @@ async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: Re
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), language
 
 
+async def test_the_heading_of_saved_posts_has_two_lines_on_a_phone(browser: Browser, server: ReadingServer) -> None:
+    """In both languages: what marks them stands beside the name, not alone on a line."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await page.keyboard.press("s")
+        await page.get_by_text("Saved.").wait_for()
+        await page.set_viewport_size({"width": 390, "height": 844})
+        for language in ("en", "de"):
+            await page.set_extra_http_headers({"accept-language": language})
+            await page.goto(f"{server.url}/saved")
+            boxes = "['h1', '.marking', '.looks'].map((it) => document.querySelector(it).getBoundingClientRect())"
+            name, mark, looks = await page.evaluate(boxes)
+            assert mark["top"] < name["bottom"], language
+            assert looks["top"] < mark["bottom"] + 16, language
+            assert looks["bottom"] > mark["bottom"], language
+
+
 async def test_open_posts_begin_at_one_height(browser: Browser, server: ReadingServer) -> None:
     """One after the other, by keys; the line before each stays in view."""
     async with tab(browser) as here:
