@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import tab
@@ -96,7 +96,8 @@ async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> N
         await here.fill(name="Laptop")
         await page.get_by_role("button", name="Create token").click()
         await page.get_by_role("heading", name="Token for Laptop").wait_for()
-        await page.get_by_role("button", name="Copy token").click()
+        await expect(page.get_by_role("button", name="Copy token")).to_be_focused()
+        await page.keyboard.press("Enter")
         await page.get_by_text("Copied", exact=True).wait_for()
         copied = await page.evaluate("navigator.clipboard.readText()")
         assert copied.startswith("maker.")

@@ -185,6 +185,7 @@ class TestAppPasswords:
         shown = await self.made(ann)
         assert shown.title == "App password for Reeder"
         address, name, password = [node.text() for node in shown.tree.css("main pre code")]
+        assert shown.tree.css_first("[autofocus]").text() == password
         assert (address, name) == ("https://reader.example/api/greader.php", "ann")
         assert await self.enters(server, password)
         page = await ann.get("/account")

@@ -53,7 +53,7 @@ class SearchHits:
         return "?" + urlencode({"q": self.words}) if self.words else ""
 
     def title(self, text: str, room: int = 0) -> Markup:
-        """A title as HTML; if there is `room` for so many characters, with a part of its own before a hit behind them."""
+        """A title as HTML; with `room` for so many characters, what is before a later hit is a part of its own."""
         first = next(iter(placed_phrases(text, self.of_titles)), (0, 0)) if room and self.of_titles else (0, 0)
         start = _start(text, first[0], room) if first[1] > room else 0
         early = (

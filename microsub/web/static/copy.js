@@ -1,6 +1,7 @@
 // Shows the buttons that copy the text next to them.
 "use strict";
 
+const once = document.querySelector("[autofocus] + [data-copy]");
 for (const button of document.querySelectorAll("[data-copy]")) {
   if (!navigator.clipboard) {
     break;
@@ -17,3 +18,4 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     }, 2000);
   });
 }
+once?.focus();
