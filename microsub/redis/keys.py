@@ -546,9 +546,10 @@ choice, for channels without one. Permanent. `timelines.displays`.
 """
 
 undo = key_of("user:{<name>}:undo")
-"""Hash: the undo record of the last bulk change: its `id`, the `count` of posts, `in <uid>` → ids of the posts that it
-marked as read, 8 bytes each, `was <feed> <uid>` → ids of the posts that it moved out of several channels and when they
-were read, 12 bytes each, and `follow <uid>` → the follow that it ended, as JSON. Lifetime: 10 minutes.
+"""Hash: the undo record of the last bulk change: its `id`, the `count` of posts, `place` if it marked a whole channel,
+`in <uid>` → ids of the posts that it marked as read, 8 bytes each, `was <feed> <uid>` → ids of the posts that it moved
+out of several channels and when they were read, 12 bytes each, and `follow <uid>` → the follow that it ended, as JSON.
+Lifetime: 10 minutes.
 `reader.reading.undo`.
 """
 

@@ -106,7 +106,7 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Readi
     await page.wait_for_function(f"() => !{waiting}")
     await page.wait_for_function("() => document.querySelector('[data-channel=home] .count').hidden")
     await undo.click()
-    await page.get_by_text("Marked as unread.").wait_for()
+    await page.get_by_text("marked as unread in Home.").wait_for()
     await mark.click()
     await page.get_by_text("marked as read").wait_for()
     await context.set_offline(True)

@@ -421,7 +421,7 @@ async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, se
         await page.wait_for_url("**/channel/home#first")
         await page.get_by_text("2 posts marked as read in More.").wait_for()
         await page.keyboard.press("z")
-        await page.get_by_text("Marked as unread.").wait_for()
+        await page.get_by_text("2 posts marked as unread in More.").wait_for()
         assert (await page.title()).split()[0] == total.split()[0]
         await page.reload()
         assert not await page.locator("#done p").is_visible()
@@ -439,7 +439,7 @@ async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: Reading
                 await here.keys(*keys)
         await page.get_by_text("2 posts marked as read in More.").wait_for()
         await page.keyboard.press("z")
-        await page.get_by_text("Marked as unread.").wait_for()
+        await page.get_by_text("2 posts marked as unread in More.").wait_for()
         await page.goto(server.url + "/channel/more")
 
         async def meanwhile(route: Route) -> None:
@@ -452,7 +452,7 @@ async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: Reading
         await page.keyboard.press("M")
         await page.wait_for_url("**/channel/home#first")
         await page.keyboard.press("z")
-        await page.get_by_text("Marked as unread.").wait_for()
+        await page.get_by_text("2 posts marked as unread in More.").wait_for()
         await page.goto(server.url + "/channel/more")
         assert not await page.locator("#done p").is_visible()
 
@@ -660,7 +660,7 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
         await page.keyboard.press("P")
         await expect(said).to_have_text("There is no episode here to play.")
         await page.keyboard.press("z")
-        await expect(said).to_have_text("Marked as unread.")
+        await expect(said).to_have_text("1 post marked as unread.")
         await expect(page.locator(".post.is-read")).to_have_count(0)
         await page.keyboard.press("z")
         await expect(said).to_have_text("There is nothing to undo.")

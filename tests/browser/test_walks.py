@@ -203,7 +203,7 @@ async def test_a_screen_reader_gets_parts_names_and_states(browser: Browser, ser
         assert await focus(page) == "Mark all as read"
         await page.get_by_role("button", name="Undo").focus()
         await page.keyboard.press("Enter")
-        await page.get_by_text("Marked as unread.").wait_for()
+        await page.get_by_text("marked as unread in Home.").wait_for()
         assert await focus(page) == "Post 5"
         await page.keyboard.press("?")
         assert await focus(page) == "Close"

@@ -18,7 +18,7 @@ from microsub.timelines import READ_EVERYWHERE, ReadState
 from microsub.web.visit import PAGES_AT_ONCE
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
-from tests.support.readers import OTHER, posts
+from tests.support.readers import FEED, OTHER, posts
 from tests.support.redis_wrappers import Between, Wrapped
 from tests.support.visitor import fields_of
 from tests.support.waiting import wait_until
@@ -195,6 +195,24 @@ async def test_a_script_gets_which_posts_were_older(ann: ReadingVisitor) -> None
     assert (second["text"], second["read"]) == ("1 post marked as read.", listed[2:3])
     third = await told("1", ann.server.now + 30 * DAY)
     assert (third["text"], third["undo"]) == ("No unread post is older than a day.", "")
+
+
+async def test_an_undo_says_how_many_posts_are_unread_again(ann: ReadingVisitor) -> None:
+    """And in which channel, if it was marked as a whole, as the mark did; in German, too."""
+    await ann.publish("a", "b")
+    for path, said, wanted in (
+        ("/channel/home", "2 posts marked as read in Home.", "2 posts marked as unread in Home."),
+        ("/feed/1?channel=home", "2 posts marked as read.", "2 posts marked as unread."),
+    ):
+        page = await ann.get(path.replace("1", str(await ann.server.feeds.find(FEED))))
+        done = await ann.browser.post("/marks/all", fields_of(page.form("/marks/all")), accept=JSON)
+        told = json.loads(done.response.text)
+        assert told["text"] == said
+        undo = {**fields_of(page.form("/marks/undo")), "undo": told["undo"]}
+        undone = await ann.browser.post("/marks/undo", undo, accept=JSON)
+        assert json.loads(undone.response.text)["text"] == wanted
+        again = await ann.browser.post("/marks/undo", undo, accept=JSON, accept_language="de")
+        assert json.loads(again.response.text)["text"] == "Das lässt sich nicht mehr rückgängig machen."
 
 
 @pytest.mark.parametrize("older", ["0", "-1", "2", "x", "1e9"])

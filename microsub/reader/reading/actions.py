@@ -34,6 +34,8 @@ AGES = {"1": N_("No unread post is older than a day."), "7": N_("No unread post 
 """Days by which posts can be older than now to be marked together, with the message that none is."""
 NOTHING_UNREAD = N_("There is no unread post here.")
 
+_LATE = N_("This can no longer be undone.")
+
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 Marked = Mapping[str, set[str]]
@@ -162,31 +164,24 @@ class MarkForms:
 
     async def _mark_again(self, visit: PageVisit) -> Response:
         user = await self._reader.user(visit)
+        place = await self._undo.place(user, visit.form.text("undo"))
         count = await self._undo.undo(user, visit.form.text("undo"), visit.now)
-        text = N_("Marked as unread.") if count else N_("This can no longer be undone.")
-        return await self._done(visit, visit.translate(text), {})
+        return await self._done(visit, visit.translate(_LATE), {}, place=place, undone=count)
 
-    async def _done(self, visit: PageVisit, text: str, marked: Marked, *, place: str = "", **more: object) -> Response:
+    async def _done(
+        self, visit: PageVisit, text: str, marked: Marked, *, place: str = "", undone: int = 0, **more: object
+    ) -> Response:
         """The reply: a redirect back to the form's page, or for a script the changes, and `more`.
 
-        `place` is the channel that was marked as a whole, which the message names.
+        `place` is the channel that was marked as a whole, which the message names; `undone` posts are unread again.
         """
         user = visit.require_session().user
-        record = await self._undo.remember(user, marked)
+        record = await self._undo.remember(user, marked, place)
         if visit.request.headers.get("accept", "").startswith("application/json"):
             links = await self._reader.links(visit)
             name = next((link.name for link in links if link.uid == place), "")
-            if record is not None and name:
-                text = visit.translate_count(
-                    N_("%(num)s post marked as read in %(channel)s."),
-                    N_("%(num)s posts marked as read in %(channel)s."),
-                    record.count,
-                    channel=name,
-                )
-            elif record is not None:
-                text = visit.translate_count(
-                    N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), record.count
-                )
+            if count := undone or (record.count if record is not None else 0):
+                text = _counted(visit, count, name, is_read=not undone)
             unread = links.unread
             undo = record.id if record is not None else ""
             return data_reply({"text": text, "undo": undo, "unread": unread, **more})
@@ -199,6 +194,27 @@ class MarkForms:
 
 def _channel(visit: PageVisit) -> str:
     return TimelinePlace.of(visit.form.text("channel") or GLOBAL, {}).uid
+
+
+def _counted(visit: PageVisit, count: int, channel: str, *, is_read: bool) -> str:
+    """The message about posts that are read or unread now, with the name of a channel that was marked as a whole."""
+    if is_read and channel:
+        return visit.translate_count(
+            N_("%(num)s post marked as read in %(channel)s."),
+            N_("%(num)s posts marked as read in %(channel)s."),
+            count,
+            channel=channel,
+        )
+    if is_read:
+        return visit.translate_count(N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), count)
+    if channel:
+        return visit.translate_count(
+            N_("%(num)s post marked as unread in %(channel)s."),
+            N_("%(num)s posts marked as unread in %(channel)s."),
+            count,
+            channel=channel,
+        )
+    return visit.translate_count(N_("%(num)s post marked as unread."), N_("%(num)s posts marked as unread."), count)
 
 
 def _unless(marked: Marked, visit: PageVisit, text: str) -> str:

@@ -45,11 +45,20 @@ class UndoRecords:
         self._record = Hash.at(redis, keys.undo, SECONDS)
         self._read_state = read_state
 
-    async def remember(self, user: str, marked: Mapping[str, Collection[str]]) -> UndoRecord | None:
-        """Replace the record by posts that were marked as read, by channel; None for none or too many."""
+    async def remember(self, user: str, marked: Mapping[str, Collection[str]], place: str = "") -> UndoRecord | None:
+        """Replace the record by posts that were marked as read, by channel; None for none or too many.
+
+        `place` is the channel that was marked as a whole.
+        """
         count = len(set[str]().union(*marked.values()))
         is_kept = 0 < sum(map(len, marked.values())) <= MOST
-        return await self._keep(user, count, _packed(marked)) if is_kept else None
+        whole = {"place": place.encode()} if place else {}
+        return await self._keep(user, count, whole | _packed(marked)) if is_kept else None
+
+    async def place(self, user: str, id_: str) -> str:
+        """The channel that was marked as a whole, empty for none."""
+        kept, place = await self._record(user).get_many(("id", "place"))
+        return text(place or b"") if kept == id_.encode() else ""
 
     async def remember_follow(self, user: str, uid: str, ended: Subscription, unread: Collection[str]) -> UndoRecord:
         """Record an ended follow of the channel, with its unread posts unless there are too many."""
