@@ -140,7 +140,7 @@ async def many(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Readin
 
 async def channel_of(page: Page, name: str) -> str:
     """The channel of a feed in the table of all feeds."""
-    return await page.get_by_role("row", name=name).get_by_role("cell").nth(1).inner_text()
+    return await page.get_by_role("row", name=name).get_by_role("cell").nth(2).inner_text()
 
 
 async def test_the_table_of_feeds_fits(browser: Browser, many: ReadingServer) -> None:
@@ -309,7 +309,7 @@ async def test_feeds_are_filtered_while_one_types(browser: Browser, many: Readin
         await expect(found).to_have_text("1 of 6 feeds matches")
         await expect(rows).to_have_count(1)
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("link", name="feed-4")).to_be_focused()
+        await expect(page.get_by_role("link", name="feed-4", exact=True)).to_be_focused()
         assert page.url.endswith("/feed?q=Feed-4&sort=name")
         await page.locator("h1").click()
         await page.keyboard.press("/")
@@ -354,7 +354,7 @@ async def test_a_filter_whose_reply_is_lost_leads_to_no_feed(browser: Browser, m
         await page.unroute("**/feed?*")
         await expect(filter_).to_be_focused()
         await filter_.press("Enter")
-        await expect(page.get_by_role("link", name="feed-4")).to_be_focused()
+        await expect(page.get_by_role("link", name="feed-4", exact=True)).to_be_focused()
 
 
 async def test_feeds_are_chosen_without_scripts(browser: Browser, many: ReadingServer) -> None:

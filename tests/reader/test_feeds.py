@@ -308,7 +308,11 @@ async def test_all_feeds_as_a_table(ann: ReadingVisitor, server: World) -> None:
     assert await names("name") == await names("channel") == ["A blog", "Zebra"]
     assert await names("trouble") == ["Zebra", "A blog"]
     assert sorted(await names("posts")) == sorted(await names("last")) == ["A blog", "Zebra"]
-    assert "answered 404" in (await ann.get("/feed?sort=nonsense")).text
+    page = await ann.get("/feed?sort=nonsense")
+    assert "answered 404" in page.text
+    posts, settings = [f"/feed/{broken}{of}?channel=later" for of in ("", "/settings")]
+    assert page.tree.css_first(f"tbody th [href='{posts}']").text() == "Zebra"
+    assert page.tree.css_first(f"tbody td [href='{settings}']").text() == "Settings of Zebra"
 
 
 async def test_feeds_in_natural_order(ann: ReadingVisitor, server: World) -> None:
@@ -326,7 +330,7 @@ async def test_feeds_in_natural_order(ann: ReadingVisitor, server: World) -> Non
         await server.channels.create("ann", name, server.now, f"news-{number}")
         await ann.reader.post(action="follow", channel=f"news-{number}", url=OTHER)
     page = await ann.get("/feed?sort=channel")
-    assert [node.text() for node in page.tree.css("tbody td:nth-child(3)")][-2:] == ["News 9", "News 10"]
+    assert [node.text() for node in page.tree.css("tbody td:nth-child(4)")][-2:] == ["News 9", "News 10"]
 
 
 async def test_a_filter_of_many_words_looks_once_at_each_name(
@@ -367,7 +371,7 @@ async def test_all_feeds_filtered_by_name(ann: ReadingVisitor, server: World) ->
     assert page.tree.css_first("#filter [name=q]").attributes["value"] == "news"
     assert page.tree.css_first("#filter [name=sort]").attributes["value"] == "posts"
     assert page.tree.css_first("[data-all]").attributes["href"] == "/feed?sort=posts&from=0&all=1&q=news"
-    assert page.tree.css_first("thead th:nth-child(3) a").attributes["href"] == "/feed?sort=channel&q=news"
+    assert page.tree.css_first("thead th:nth-child(4) a").attributes["href"] == "/feed?sort=channel&q=news"
     box = page.tree.css_first("[name=feed]").attributes["value"]
     fields = {**fields_of(page.form("/feed/chosen")), "feed": box, "do": "pause"}
     done = await ann.get((await ann.browser.post("/feed/chosen", fields)).location)

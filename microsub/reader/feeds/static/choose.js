@@ -132,7 +132,7 @@ if (bar) {
     event.preventDefault();
     clearTimeout(waiting);
     if (await find(filter.elements.q.value.trim()).catch(() => false)) {
-      table.querySelector("tbody th a")?.focus(); // Enter again opens it
+      table.querySelector("tbody th a")?.focus(); // Enter again opens its posts
     }
   });
   filter.addEventListener("input", () => {
