@@ -140,6 +140,22 @@ async def test_posts_of_a_feed_behind_many_others_are_found(
     assert sorted(await ann.titles(onward[0] if onward else f"/feed/{own}")) == ["old", "older"]
 
 
+@pytest.mark.parametrize("count", [0, 3, 20, 120])
+async def test_a_feed_of_others_has_no_page(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """However many posts the user and the feed have."""
+    monkeypatch.setattr("microsub.timelines.pages.EXAMINED", 1)
+    monkeypatch.setattr("microsub.timelines.pages._STEP", 7)
+    monkeypatch.setattr("microsub.timelines.pages._GLOBAL_STEP", 7)
+    await ann.publish(*[f"own {n}" for n in range(count)])
+    bob = await reading(ann.server, "bob", "home")
+    await ann.server.follow_unscheduled(OTHER, "bob", "home")
+    await ann.publish(*[f"secret {n}" for n in range(5)], feed=OTHER)
+    feed = await ann.server.feeds.find(OTHER)
+    for path in (f"/feed/{feed}?channel=home", f"/feed/{feed}", f"/feed/{feed}?show=unread", "/feed/999999"):
+        assert (await ann.get(path)).status == 404, path
+    assert len(await bob.titles(f"/feed/{feed}")) == 5
+
+
 async def test_a_post_has_a_page(ann: ReadingVisitor) -> None:
     """The complete post, with links; no other user's post has one."""
     long = "<p>" + "Many words. " * 400 + "The end.</p>"

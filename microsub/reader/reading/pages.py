@@ -149,7 +149,9 @@ class TimelinePages:
             # The feed's posts are behind many of other feeds; an empty page would hide those that its count includes.
             page, query = await self._reading.page(user, place.uid, onward, visit.now), onward
             reply = orjson.loads(page)
-        source = reply.get("source", {})
+        source, is_empty = reply.get("source", {}), not reply["items"] and "_unavailable" not in reply
+        if is_empty and place.source and place == place.at_start and "url" not in source:
+            raise NotFound(N_("You don’t follow this feed."))
         return await self._posts_page(
             visit,
             place,
@@ -159,7 +161,7 @@ class TimelinePages:
             newest=newest if _is_inside(place) else str(reply["paging"].get("before", "")),
             source=source,
             home=is_home,
-            lack="" if reply["items"] or "_unavailable" in reply else await self._lack(visit, user, place),
+            lack=await self._lack(visit, user, place) if is_empty else "",
             full=len(reply["items"]) + len(reply.get("_unavailable", ())) == place.size
             or len(page) > _ENDED
             or _is_cut_short(reply),
