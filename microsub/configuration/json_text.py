@@ -112,7 +112,7 @@ def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
     expected = {
         "Expecting ',' delimiter": "a comma or a closing bracket",
         "Expecting ':' delimiter": "a colon after the key",
-        "Expecting value": "a value",
+        "Expecting value": "a value: text in double quotes, a number, true, false, null, a list or an object",
         "Expecting property name enclosed in double quotes": "a key in double quotes",
         "Extra data": "the end of the file",
     }.get(error.msg, f"valid JSON ({error.msg[:1].lower()}{error.msg[1:]})")
@@ -121,7 +121,7 @@ def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
     elif around.startswith(("//", "/*", "#")):
         expected += " (JSON allows no comments)"
     if around and around[0] not in "]}[{,:":
-        return "a text that isn't shown", expected
+        return "a word without quotes" if around[0].isalpha() else "a text that isn't shown", expected
     return f"'{around[0]}'" if around else end, expected
 
 

@@ -260,7 +260,9 @@ async def test_signing_in_and_out(here: Tab, world: Instances) -> None:
     assert all(cookie["httpOnly"] and cookie["sameSite"] == "Lax" for cookie in kept), kept
     await here.page.reload()
     assert await here.title() == "Your account"
-    await here.page.evaluate("(sessionStorage.setItem('branch ann /channels/home/feeds', 'A blog'), localStorage.speed = 2)")
+    await here.page.evaluate(
+        "(sessionStorage.setItem('branch ann /channels/home/feeds', 'A blog'), localStorage.speed = 2)"
+    )
     await sign_out(here, world)
     assert await here.page.evaluate("[sessionStorage.length, localStorage.speed]") == [0, "2"]
     await here.page.goto(f"{world.url}/account")
