@@ -545,12 +545,17 @@ displays = key_of("user:{<name>}:displays")
 choice, for channels without one. Permanent. `timelines.displays`.
 """
 
-undo = key_of("user:{<name>}:undo")
-"""Hash: the undo record of the last bulk change: its `id`, the `count` of posts, `place` if it marked a whole channel,
-`in <uid>` → ids of the posts that it marked as read, 8 bytes each, `was <feed> <uid>` → ids of the posts that it moved
-out of several channels and when they were read, 12 bytes each, and `follow <uid>` → the follow that it ended, as JSON.
-Lifetime: 10 minutes.
-`reader.reading.undo`.
+undo = key_of_two("user:{<name>}:undo:<record>")
+"""Hash, the undo record of a bulk change: its `id`, the `count` of posts, the `name` of the channel or feed that was
+marked as read, `in <uid>` → ids of the posts that it marked, 8 bytes each, `was <feed> <uid>` → ids of the posts that
+it moved out of several channels and when they were read, 12 bytes each, and `follow <uid>` → the follow that it ended,
+as JSON.
+Lifetime: 10 minutes. `reader.reading.undo`.
+"""
+
+undo_records = key_of("user:{<name>}:undo-records")
+"""String: the undo records, the latest first, each as `<record> <count of posts>`. Lifetime: 10 minutes from the latest
+one. `reader.reading.undo`.
 """
 
 entered = key_of("user:{<name>}:entered")

@@ -427,6 +427,28 @@ async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, se
         assert not await page.locator("#done p").is_visible()
 
 
+async def test_marks_in_a_row_are_undone_by_one_key(browser: Browser, server: ReadingServer) -> None:
+    """On a later page, the last one first: each message says which marks the key undoes next."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/more")
+        total = await page.title()
+        await page.keyboard.press("M")
+        await page.wait_for_url("**/channel/home#first")
+        await page.keyboard.press("A")
+        said = page.locator("#done [data-text]")
+        await expect(said).to_have_text(re.compile(r"\d+ posts marked as read in Home\."))
+        async with page.expect_event("load"):
+            await here.keys("g", "a")
+        for told in (
+            re.compile(r"^\d+ posts marked as unread in Home\. 2 posts marked as read in More\.$"),
+            "2 posts marked as unread in More.",
+            "There is nothing to undo.",
+        ):
+            await page.keyboard.press("z")
+            await expect(said).to_have_text(told)
+        assert (await page.title()).split()[0] == total.split()[0]
+
+
 async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: ReadingServer) -> None:
     """By key, in whatever way they were reached, and if older posts came while a channel was being finished."""
     async with tab(browser) as here:

@@ -13,6 +13,7 @@ from microsub.base.clock import DAY
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import undo
 from microsub.reader.reading.undo import UndoRecord, UndoRecords
+from microsub.redis import keys
 from microsub.redis.protocol import Command
 from microsub.timelines import READ_EVERYWHERE, ReadState
 from microsub.web.visit import PAGES_AT_ONCE
@@ -171,7 +172,7 @@ async def test_older_posts_are_marked_and_undone(ann: ReadingVisitor, path: str,
     assert await ann.titles("/channel/home") == left
     assert await unread(ann, "later") == (0 if path == "/channel/global" else 1)
     bar = await ann.get(after.location)
-    assert "posts marked as read." in bar.text
+    assert "posts marked as read in " in bar.text
     await ann.browser.submit(bar, "/marks/undo")
     assert await ann.titles("/channel/home") == ["new", "hours", "days", "weeks", "months"]
     assert await unread(ann, "later") == 1
@@ -190,9 +191,9 @@ async def test_a_script_gets_which_posts_were_older(ann: ReadingVisitor) -> None
         return found
 
     first = await told("7", ann.server.now - 7 * DAY)
-    assert (first["text"], first["read"]) == ("2 posts marked as read.", listed[3:4])
+    assert (first["text"], first["read"]) == ("2 posts marked as read in Home.", listed[3:4])
     second = await told("1", ann.server.now)
-    assert (second["text"], second["read"]) == ("1 post marked as read.", listed[2:3])
+    assert (second["text"], second["read"]) == ("1 post marked as read in Home.", listed[2:3])
     third = await told("1", ann.server.now + 30 * DAY)
     assert (third["text"], third["undo"]) == ("No unread post is older than a day.", "")
 
@@ -202,7 +203,7 @@ async def test_an_undo_says_how_many_posts_are_unread_again(ann: ReadingVisitor)
     await ann.publish("a", "b")
     for path, said, wanted in (
         ("/channel/home", "2 posts marked as read in Home.", "2 posts marked as unread in Home."),
-        ("/feed/1?channel=home", "2 posts marked as read.", "2 posts marked as unread."),
+        ("/feed/1?channel=home", "2 posts marked as read in A blog.", "2 posts marked as unread in A blog."),
     ):
         page = await ann.get(path.replace("1", str(await ann.server.feeds.find(FEED))))
         done = await ann.browser.post("/marks/all", fields_of(page.form("/marks/all")), accept=JSON)
@@ -224,23 +225,74 @@ async def test_other_ages_are_refused(ann: ReadingVisitor, older: str) -> None:
 
 
 async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
-    """A user can't undo marks of another user, or earlier marks; the undo record is kept for ten minutes."""
+    """A user can't undo marks of another user; the undo record is kept for ten minutes."""
     await ann.publish("b", "a")
     page = await ann.get("/channel/home")
     first = await ann.mark_all(page)
     name = first.location.rpartition("undo=")[2]
-    ttl = await ann.server.redis.command("TTL", "user:{ann}:undo")
-    assert 0 < ttl <= undo.SECONDS
+    for key in (keys.undo("ann", name), keys.undo_records("ann")):
+        assert 0 < await ann.server.redis.command("TTL", key) <= undo.SECONDS
     bob = await reading(ann.server, "bob", "mine")
     await bob.publish("c", at=NOON + 50)
     bobs = await bob.get("/channel/mine")
-    await bob.browser.post("/marks/undo", {**fields_of(bobs.form("/marks/undo")), "undo": name})
+    for other in (name, "", "x", "}:*", f"{name}\n", "f" * 1000):
+        reply = await bob.browser.post("/marks/undo", {**fields_of(bobs.form("/marks/undo")), "undo": other})
+        assert reply.location == "/channel/mine"
     assert await unread(ann) == 1
+
+
+async def test_marks_in_a_row_are_undone_one_after_the_other(ann: ReadingVisitor) -> None:
+    """Each undo offers that of the marks before, by their number and place, also without scripts and in German."""
+    await ann.server.follow_unscheduled(OTHER, "ann", "news")
+    await ann.publish("b", "a")
+    await ann.publish("c", feed=OTHER, at=NOON + 50)
+    listed = ids(await ann.get("/channel/home"))
+    await ann.change(await ann.get("/channel/home"), "above", listed[0])
     await ann.mark_all(await ann.get("/channel/home"))
-    await ann.browser.post(
-        "/marks/undo", {**fields_of((await ann.get("/channel/home")).form("/marks/undo")), "undo": name}
+    last = await ann.mark_all(await ann.get("/channel/news"))
+    said, page = [], await ann.get(last.location)
+    for left in (1, 2, 3):
+        said.append(page.tree.css_first("#done p span").text())
+        page = await ann.get((await ann.browser.submit(page, "/marks/undo")).location)
+        assert await unread(ann) + await unread(ann, "news") == left
+    assert said == [
+        "1 post marked as read in news.",
+        "1 post marked as read in Home.",
+        "1 post marked as read.",
+    ]
+    assert page.tree.css_first("#done p[hidden]")
+    names = []
+    for uid in ("home", "news"):
+        page = await ann.get(f"/channel/{uid}")
+        form = fields_of(page.form("/marks/all"))
+        names.append(json.loads((await ann.browser.post("/marks/all", form, accept=JSON)).response.text)["undo"])
+    form = {**fields_of(page.form("/marks/undo")), "undo": names[1]}
+    told = json.loads(
+        (await ann.browser.post("/marks/undo", form, **{"accept": JSON, "accept-language": "de"})).response.text
     )
-    assert await unread(ann) == 0
+    assert (told["text"], told["undo"]) == ("1 Beitrag in news als ungelesen markiert.", names[0])
+    assert told["before"] == "2 Beiträge in Home als gelesen markiert."
+    told = json.loads((await ann.browser.post("/marks/undo", form, accept=JSON)).response.text)
+    assert told["text"] == "This can no longer be undone."
+    told = json.loads((await ann.browser.post("/marks/undo", {**form, "undo": names[0]}, accept=JSON)).response.text)
+    assert (told["text"], told["undo"]) == ("2 posts marked as unread in Home.", "")
+
+
+async def test_undo_records_are_bounded(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their number and in all their posts: the earliest ones end first."""
+    redis, state = ann.server.redis, ReadState(ann.server.redis, ann.server.items)
+    records = UndoRecords(redis, state)
+    monkeypatch.setattr(undo, "MOST", 100)
+    made = [await records.remember("ann", {"home": [str(at) for at in range(size)]}) for size in (40, 50, 30, 20)]
+    assert [one is not None and await records.find("ann", one.id) is not None for one in made] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert await records.remember("ann", {"home": [str(at) for at in range(101)]}) is None
+    made += [await records.remember("ann", {"home": ["1"]}) for _ in range(undo.RECORDS)]
+    assert len(await redis.command("KEYS", "user:{ann}:undo:*")) == undo.RECORDS
 
 
 async def test_a_mark_without_effect_leaves_the_undo_in_view(ann: ReadingVisitor) -> None:
@@ -250,7 +302,7 @@ async def test_a_mark_without_effect_leaves_the_undo_in_view(ann: ReadingVisitor
     again = await ann.mark_all(await ann.get(first.location))
     assert again.location == first.location
     page = await ann.get(again.location)
-    assert page.tree.css_first("#done p").text().split()[:6] == ["2", "posts", "marked", "as", "read.", "Undo"]
+    assert page.tree.css_first("#done p").text().split()[:6] == ["2", "posts", "marked", "as", "read", "in"]
     undone = await ann.browser.submit(page, "/marks/undo")
     assert undone.location == "/channel/home?show=all"
     assert await unread(ann) == 2
@@ -275,13 +327,14 @@ async def test_an_undo_leaves_a_later_record_alone(ann: ReadingVisitor) -> None:
 
 
 async def test_two_undo_records_are_never_mixed(ann: ReadingVisitor) -> None:
-    """Two processes record marks at once; whichever record stays has its own posts alone."""
+    """Two processes record marks at once; each record has its own posts alone."""
     await ann.publish("b", "a")
     redis, state, home = ann.server.redis, ReadState(ann.server.redis, ann.server.items), await ann.reader.ids("home")
     here, there = UndoRecords(Apart(redis), state), UndoRecords(Apart(redis), state)
     await state.mark("ann", "home", home, "read", NOON)
     await asyncio.gather(here.remember("ann", {"home": home[:1]}), there.remember("ann", {"later": home[1:]}))
-    assert len(await redis.command("HKEYS", "user:{ann}:undo")) == len(("id", "count", "in <uid>"))
+    stored = [await redis.command("HKEYS", key) for key in await redis.command("KEYS", "user:{ann}:undo:*")]
+    assert [len(names) for names in stored] == [len(("id", "count", "name", "in <uid>"))] * 2
 
 
 class Apart(Wrapped):

@@ -183,5 +183,5 @@ def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
     listed = {key("ann") for key in keys.USER_KEYS}
     listed |= {key("ann", "home") for key in keys.CHANNEL_KEYS} | {key("ann", "x") for key in keys.OUTPUT_KEYS}
     listed |= {example(name) for name in ("channels", "removed_channels", "token", "session", "grant", "medium")}
-    ending = ("answered", "code", "confirmed", "deleted_post", "follows", "foreign_refused", "posted_lately")
+    ending = ("answered", "code", "confirmed", "deleted_post", "follows", "foreign_refused", "posted_lately", "undo")
     assert mine == listed | {example(name) for name in ending}

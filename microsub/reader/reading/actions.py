@@ -5,8 +5,10 @@ Each form works without scripts and leads back to the page it was on; a script t
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -21,7 +23,7 @@ from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.pages import data_reply
-from microsub.reader.reading.undo import UndoRecords
+from microsub.reader.reading.undo import UndoRecord, UndoRecords
 from microsub.timelines import ReaderViews, ReadState, SavedPosts
 from microsub.web.headers import own_path
 from microsub.web.routes import Handler, form
@@ -34,7 +36,8 @@ AGES = {"1": N_("No unread post is older than a day."), "7": N_("No unread post 
 """Days by which posts can be older than now to be marked together, with the message that none is."""
 NOTHING_UNREAD = N_("There is no unread post here.")
 
-_LATE = N_("This can no longer be undone.")
+_LONGEST_NAME = 200
+"""Characters of a channel's or feed's name that a message shows."""
 
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 
@@ -132,8 +135,7 @@ class MarkForms:
             marked = await self._mark_source(visit, user, place, until, until.item)
         else:
             marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
-        text = _unless(marked, visit, NOTHING_UNREAD)
-        return await self._done(visit, text, marked, place="" if source else uid)
+        return await self._done(visit, _unless(marked, visit, NOTHING_UNREAD), marked)
 
     async def _mark_older(self, visit: PageVisit, user: str, uid: str) -> Response:
         """Mark the posts of the page's place that were older than a day or a week when the button was pressed.
@@ -163,58 +165,61 @@ class MarkForms:
         return await self._read_state.mark_by_channel(user, place.uid, [*ids, *behind], "read", visit.now)
 
     async def _mark_again(self, visit: PageVisit) -> Response:
-        user = await self._reader.user(visit)
-        place = await self._undo.place(user, visit.form.text("undo"))
-        count = await self._undo.undo(user, visit.form.text("undo"), visit.now)
-        return await self._done(visit, visit.translate(_LATE), {}, place=place, undone=count)
+        """Mark the posts of an undo record as unread, and offer to undo the marks before these."""
+        user, name = await self._reader.user(visit), visit.form.text("undo")
+        record, before = await asyncio.gather(self._undo.find(user, name), self._undo.before(user, name))
+        count = await self._undo.undo(user, name, visit.now)
+        text = visit.translate(N_("This can no longer be undone."))
+        if count and record is not None:
+            text = _undone(visit, replace(record, count=count))
+        return await self._reply(visit, text, before, before=_marked(visit, before) if before is not None else "")
 
-    async def _done(
-        self, visit: PageVisit, text: str, marked: Marked, *, place: str = "", undone: int = 0, **more: object
-    ) -> Response:
-        """The reply: a redirect back to the form's page, or for a script the changes, and `more`.
-
-        `place` is the channel that was marked as a whole, which the message names; `undone` posts are unread again.
-        """
-        user = visit.require_session().user
+    async def _done(self, visit: PageVisit, text: str, marked: Marked, **more: object) -> Response:
+        """The reply to marks, which can be undone; `text` is said if there are none."""
+        user, place = visit.require_session().user, visit.form.text("called")[:_LONGEST_NAME]
         record = await self._undo.remember(user, marked, place)
+        return await self._reply(visit, _marked(visit, record) if record is not None else text, record, **more)
+
+    async def _reply(self, visit: PageVisit, text: str, undo: UndoRecord | None, **more: object) -> Response:
+        """A redirect back to the form's page, or for a script the changes, and `more`."""
         if visit.request.headers.get("accept", "").startswith("application/json"):
-            links = await self._reader.links(visit)
-            name = next((link.name for link in links if link.uid == place), "")
-            if count := undone or (record.count if record is not None else 0):
-                text = _counted(visit, count, name, is_read=not undone)
-            unread = links.unread
-            undo = record.id if record is not None else ""
-            return data_reply({"text": text, "undo": undo, "unread": unread, **more})
+            unread = (await self._reader.links(visit)).unread
+            return data_reply({"text": text, "undo": undo.id if undo is not None else "", "unread": unread, **more})
         path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
-        kept = [part for part in query.split("&") if part and (record is None or not part.startswith("undo="))]
-        if record is not None:
-            kept.append(f"undo={record.id}")
+        kept = [part for part in query.split("&") if part and (undo is None or not part.startswith("undo="))]
+        if undo is not None:
+            kept.append(f"undo={undo.id}")
         return visit.go(f"{path}?{'&'.join(kept)}" if kept else path)
 
 
-def _channel(visit: PageVisit) -> str:
-    return TimelinePlace.of(visit.form.text("channel") or GLOBAL, {}).uid
-
-
-def _counted(visit: PageVisit, count: int, channel: str, *, is_read: bool) -> str:
-    """The message about posts that are read or unread now, with the name of a channel that was marked as a whole."""
-    if is_read and channel:
+def _marked(visit: PageVisit, record: UndoRecord) -> str:
+    """The sentence about marked posts, which names the channel or feed that was marked as a whole."""
+    count, place = record.count, record.place
+    if place:
         return visit.translate_count(
             N_("%(num)s post marked as read in %(channel)s."),
             N_("%(num)s posts marked as read in %(channel)s."),
             count,
-            channel=channel,
+            channel=place,
         )
-    if is_read:
-        return visit.translate_count(N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), count)
-    if channel:
+    return visit.translate_count(N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), count)
+
+
+def _undone(visit: PageVisit, record: UndoRecord) -> str:
+    """The sentence about posts whose marks were undone."""
+    count, place = record.count, record.place
+    if place:
         return visit.translate_count(
             N_("%(num)s post marked as unread in %(channel)s."),
             N_("%(num)s posts marked as unread in %(channel)s."),
             count,
-            channel=channel,
+            channel=place,
         )
     return visit.translate_count(N_("%(num)s post marked as unread."), N_("%(num)s posts marked as unread."), count)
+
+
+def _channel(visit: PageVisit) -> str:
+    return TimelinePlace.of(visit.form.text("channel") or GLOBAL, {}).uid
 
 
 def _unless(marked: Marked, visit: PageVisit, text: str) -> str:

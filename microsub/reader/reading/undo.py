@@ -1,15 +1,18 @@
 """Undo records: posts that the user marked as read together, an ended follow, or changed follows, for ten minutes.
 
-Each user has only one record, with at most `MOST` posts. It stores a follow itself, so that a form can't bring back a
-feed by an id that anybody could guess.
+Each user has up to `RECORDS` of them, with at most `MOST` posts in all, so that several marks in a row can be undone
+one after the other. A record stores a follow itself, so that a form can't bring back a feed by an id that anybody
+could guess.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import orjson
 
@@ -17,12 +20,17 @@ from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.redis.structures import Hash
+from microsub.redis.structures import Hash, Value, together
 from microsub.timelines import ReadState, States, read_subscription, write_subscription
 
 SECONDS = 600
 MOST = 500_000
-"""Maximum number of posts that can be undone together: 4 MB for ten minutes."""
+"""Maximum number of posts that a user can undo: 4 MB for ten minutes."""
+
+RECORDS = 20
+"""Maximum number of records of a user."""
+
+_NAME = re.compile(r"[0-9a-f]{16}")
 
 _STATE = struct.Struct("<qI")
 """The id of a post, and the time when it was read, 0 for an unread one."""
@@ -30,35 +38,31 @@ _STATE = struct.Struct("<qI")
 
 @dataclass(frozen=True, slots=True)
 class UndoRecord:
-    """The name of an undo record, and the number of its posts."""
+    """The name of an undo record, the number of its posts, and the name of the channel or feed that was marked."""
 
     id: str
     count: int
+    place: str = ""
     fields: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     """Its further fields."""
 
 
 class UndoRecords:
-    """Keeps the record of each user."""
+    """Keeps the records of each user."""
 
     def __init__(self, redis: Redis, read_state: ReadState) -> None:
-        self._record = Hash.at(redis, keys.undo, SECONDS)
+        self._at = Hash.at(redis, keys.undo, SECONDS)
+        self._records = Value.at(redis, keys.undo_records, SECONDS)
         self._read_state = read_state
 
     async def remember(self, user: str, marked: Mapping[str, Collection[str]], place: str = "") -> UndoRecord | None:
-        """Replace the record by posts that were marked as read, by channel; None for none or too many.
+        """Record posts that were marked as read, by channel; None for none or too many.
 
-        `place` is the channel that was marked as a whole.
+        `place` is the name of the channel or feed that was marked as a whole.
         """
         count = len(set[str]().union(*marked.values()))
         is_kept = 0 < sum(map(len, marked.values())) <= MOST
-        whole = {"place": place.encode()} if place else {}
-        return await self._keep(user, count, whole | _packed(marked)) if is_kept else None
-
-    async def place(self, user: str, id_: str) -> str:
-        """The channel that was marked as a whole, empty for none."""
-        kept, place = await self._record(user).get_many(("id", "place"))
-        return text(place or b"") if kept == id_.encode() else ""
+        return await self._keep(user, count, _packed(marked), place) if is_kept else None
 
     async def remember_follow(self, user: str, uid: str, ended: Subscription, unread: Collection[str]) -> UndoRecord:
         """Record an ended follow of the channel, with its unread posts unless there are too many."""
@@ -90,65 +94,86 @@ class UndoRecords:
         return await self._keep(user, sum(map(len, kept.values())), fields)
 
     async def tell(self, user: str, kept: UndoRecord, told: bytes) -> None:
-        """Store what became of the changed follows in that record, if there is no later one; a lost one comes back."""
-        record, id_ = self._record(user), kept.id
+        """Store what became of the changed follows in that record; a lost one comes back."""
+        record, id_ = self._at(user, kept.id), kept.id
         is_told = await record.change(("id", id_, id_), ("told", kept.fields["told"], told))
         if not is_told and await record.change(("id", "", id_)):
             await record.overwrite({"id": id_, "count": kept.count, **kept.fields, "told": told}, id_)
 
     async def changed_feeds(self, user: str, id_: str) -> tuple[bytes, list[tuple[str, Subscription]]] | None:
         """What became of changed follows (b"" if there are none), and the follows as they were before."""
-        kept, told, follows = await self._record(user).get_many(("id", "told", "feeds"))
-        if not id_ or kept != id_.encode() or follows is None:
+        told, follows = await self._of(user, id_, "told", "feeds")
+        if follows is None:
             return None
         before = orjson.loads(follows)
-        return told or b"", [(uid, read_subscription(keys.undo(user), feed, one.encode())) for uid, feed, one in before]
+        key = keys.undo(user, id_)
+        return told or b"", [(uid, read_subscription(key, feed, one.encode())) for uid, feed, one in before]
 
     async def states(self, user: str, id_: str) -> dict[str, dict[str, dict[str, float | None]]]:
         """The states of posts in that record, by feed and channel."""
-        kept = await self._record(user).all()
-        if kept.get("id") != id_.encode():
-            return {}
         found: dict[str, dict[str, dict[str, float | None]]] = {}
-        for name, rows in kept.items():
+        for name, rows in (await self._all(user, id_)).items():
             if name.startswith("was "):
                 _, feed, uid = name.split(" ")
                 found.setdefault(feed, {})[uid] = {str(item): at or None for item, at in _STATE.iter_unpack(rows)}
         return found
 
-    async def _keep(self, user: str, count: int, fields: Mapping[str, bytes]) -> UndoRecord:
-        record = UndoRecord(secrets.token_hex(8), count, fields)
-        await self._record(user).overwrite({"id": record.id, "count": count, **fields})
+    async def _keep(self, user: str, count: int, fields: Mapping[str, bytes], place: str | None = None) -> UndoRecord:
+        record = UndoRecord(secrets.token_hex(8), count, place or "", fields)
+        marks = {} if place is None else {"name": place}
+        listed = [(record.id, count), *await self._listed(user)]
+        sizes = accumulate(size for _, size in listed)
+        most = sum(size <= MOST for size in sizes)
+        kept, dropped = listed[: min(most, RECORDS)], listed[min(most, RECORDS) :]
+        await self._at(user, record.id).overwrite({"id": record.id, "count": count, **marks, **fields})
+        told = self._records(user).set(" ".join(f"{name} {size}" for name, size in kept))
+        await together(told, *(self._at(user, name).clear() for name, _ in dropped))
         return record
 
+    async def _listed(self, user: str) -> list[tuple[str, int]]:
+        """The names and sizes of the records, the latest first."""
+        parts = text(await self._records(user).get() or b"").split()
+        return [(name, int(size)) for name, size in zip(parts[::2], parts[1::2], strict=True)]
+
+    async def _of(self, user: str, id_: str, *names: str) -> list[bytes | None]:
+        """Values of the record of that name, a name that a form gives."""
+        return await self._at(user, id_).get_many(names) if _NAME.fullmatch(id_) else [None] * len(names)
+
+    async def _all(self, user: str, id_: str) -> dict[str, bytes]:
+        return await self._at(user, id_).all() if _NAME.fullmatch(id_) else {}
+
     async def find(self, user: str, id_: str) -> UndoRecord | None:
-        """The undo record of that name, unless it has expired."""
-        if not id_:
-            return None
-        kept, count = await self._record(user).get_many(("id", "count"))
-        return UndoRecord(id_, int(count or 0)) if kept == id_.encode() else None
+        """The undo record of marks that has that name, unless it has expired."""
+        count, place = await self._of(user, id_, "count", "name")
+        return UndoRecord(id_, int(count or 0), text(place)) if place is not None else None
+
+    async def before(self, user: str, id_: str) -> UndoRecord | None:
+        """The latest undo record of marks that were made before that one, unless all have expired."""
+        listed = [name for name, _ in await self._listed(user)]
+        for earlier in listed[listed.index(id_) + 1 :] if id_ in listed else ():
+            if (found := await self.find(user, earlier)) is not None:
+                return found
+        return None
 
     async def ended_follow(self, user: str, uid: str, id_: str) -> Subscription | None:
         """The ended follow of that channel that this name can restore."""
-        kept, follow = await self._record(user).get_many(("id", f"follow {uid}"))
-        if not id_ or kept != id_.encode() or not follow:
+        (follow,) = await self._of(user, id_, f"follow {uid}")
+        if not follow:
             return None
         feed, _, value = follow.partition(b" ")
-        return read_subscription(keys.undo(user), text(feed), value)
+        return read_subscription(keys.undo(user, id_), text(feed), value)
 
     async def undo(self, user: str, id_: str, now: float) -> int:
         """Mark the record's posts as unread; returns their number. Posts that have left the channel stay away."""
         count = await self._read_state.mark_again(user, await self.posts(user, id_), now)
         # Only now: a browser repeats the request if this process dies before its reply.
-        if id_:
-            await self._record(user).overwrite({}, id_)
+        if _NAME.fullmatch(id_):
+            await self._at(user, id_).clear()
         return count
 
     async def posts(self, user: str, id_: str) -> dict[str, list[str]]:
-        """The ids of the record's posts by channel; nothing if another record has replaced this one."""
-        kept = await self._record(user).all()
-        if kept.pop("id", b"") != id_.encode():
-            return {}
+        """The ids of the record's posts by channel; nothing if there is no such record any more."""
+        kept = await self._all(user, id_)
         packed = {name.removeprefix("in "): ids for name, ids in kept.items() if name.startswith("in ")}
         return {uid: [str(item) for (item,) in struct.iter_unpack("<q", ids)] for uid, ids in packed.items()}
 

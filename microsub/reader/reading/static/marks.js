@@ -169,9 +169,9 @@ const NONE = { turn: 0, until: 0 };
 let mass = NONE; // the last marks of many posts: what was said, and until when they can be undone
 
 /** Say how many posts were marked, with a button that undoes it. */
-function sayMass(text, undo, turn, until = Date.now() + UNDOABLE) {
+function sayMass(text, undo, turn, until = Date.now() + UNDOABLE, first = "") {
   mass = { text, undo, turn, until };
-  say(text, undo, turn, until);
+  say(text, undo, turn, until, first);
 }
 
 function sayAgain() {
@@ -327,7 +327,11 @@ async function undo(form) {
     changed.delete(id);
     mass = mass.undo === id ? NONE : mass;
     showCounts(told.unread);
-    say(told.text, "", told.turn);
+    if (told.undo) {
+      sayMass(told.before, told.undo, told.turn, undefined, told.text); // the marks before these
+    } else {
+      say(told.text, "", told.turn);
+    }
   }
 }
 
