@@ -7,6 +7,7 @@ could guess.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import struct
@@ -125,9 +126,11 @@ class UndoRecords:
         sizes = accumulate(size for _, size in listed)
         most = sum(size <= MOST for size in sizes)
         kept, dropped = listed[: min(most, RECORDS)], listed[min(most, RECORDS) :]
-        await self._at(user, record.id).overwrite({"id": record.id, "count": count, **marks, **fields})
         told = self._records(user).set(" ".join(f"{name} {size}" for name, size in kept))
-        await together(told, *(self._at(user, name).clear() for name, _ in dropped))
+        await asyncio.gather(
+            self._at(user, record.id).overwrite({"id": record.id, "count": count, **marks, **fields}),
+            together(told, *(self._at(user, name).clear() for name, _ in dropped)),
+        )
         return record
 
     async def _listed(self, user: str) -> list[tuple[str, int]]:
