@@ -108,6 +108,23 @@ async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> N
         assert "Token revoked." in await here.text()
 
 
+async def test_the_account_stays_where_it_is(browser: Browser, server: Server) -> None:
+    """On a phone in German, while the script for its buttons is on its way."""
+    async with tab(browser) as here:
+        await here.intercepts()
+        page = await server.sign_in(here, "maker", "/account")
+        await page.set_extra_http_headers({"accept-language": "de"})
+        await page.set_viewport_size({"width": 390, "height": 844})
+        told = await here.holds("**/copy.js")
+        await page.goto(f"{server.url}/account", wait_until="commit")
+        await page.locator("footer").wait_for()
+        places = "[...document.querySelectorAll('h2, footer')].map((one) => one.getBoundingClientRect().top)"
+        before = await page.evaluate(places)
+        told.set()
+        await expect(page.locator("[data-copy]").first).to_be_visible()
+        assert await page.evaluate(places) == before
+
+
 async def test_a_post_is_answered_on_ones_own_site(browser: Browser, server: Server) -> None:
     """After permission by the user's provider, which redirects back to the post; then with two clicks."""
     async with tab(browser) as here:
