@@ -668,6 +668,7 @@ async def test_an_episode_plays_from_the_actions_of_its_page(browser: Browser, s
             await page.locator("#listening").wait_for()
             if scripts:
                 await page.wait_for_function(f"() => {BAR}.currentTime > 0 && !{BAR}.paused")
+            await page.locator("#listening > label").click()
             async with page.expect_response("**/listening"):
                 await page.get_by_role("button", name="Close the player").click()
 
@@ -695,11 +696,20 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
                 await page.evaluate("size => document.documentElement.dataset.size = size", text)
                 player, below = await page.evaluate(box, "#listening"), await page.evaluate(box, bar)
                 assert abs(player["bottom"] - below["top"]) <= 1, (path, text)
+                assert player["height"] <= (70 if text == "normal" else 75)
                 assert (await page.evaluate(box, "#listening p"))["width"] > 390 / 2
+                assert (await page.evaluate(box, "#listening audio"))["height"] >= 44
+                fold = await page.evaluate(box, "#listening > label")
+                assert min(fold["width"], fold["height"]) >= 24
                 assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             speed = page.get_by_label("Speed")
+            assert not await speed.is_visible()
+            await page.get_by_label("All controls").focus()
+            await page.keyboard.press("Space")
             await speed.select_option("1.75")
             assert not await speed.evaluate(CUTS)
+            for control in await page.locator("#listening :is(button, select, summary):visible").all():
+                assert (await control.bounding_box() or {})["height"] >= 24
             await page.get_by_role("button", name="Save", exact=True).first.click()
             said = await page.get_by_text("Saved.").evaluate("it => it.closest('p').getBoundingClientRect()")
             assert said["bottom"] <= (await page.evaluate(box, "#listening"))["top"]
