@@ -410,3 +410,23 @@ async def test_a_refused_drag(browser: Browser, many: ReadingServer) -> None:
         row = page.locator(".branch[data-uid=home] li").filter(has_text="feed-1")
         await row.locator("a").drag_to(page.locator("#channels [data-channel=gone]"))
         await expect(page.get_by_role("alert")).to_have_text("There is no such channel.")
+
+
+async def test_a_feed_is_gone_on_with_at_its_first_unread_post(browser: Browser, many: ReadingServer) -> None:
+    """Its page shows all posts, also those that are read."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/channel/home?show=all")
+        await page.get_by_role("button", name="Feeds in Home").click()
+        await page.locator(".branch a", has_text="feed-5").click()
+        await page.locator(".post").first.focus()
+        await page.keyboard.press("m")
+        await page.locator(".post.is-read").wait_for()
+        await page.locator(".branch a", has_text="feed-4").click()
+        await expect(page.locator("h1")).to_have_text("feed-4")
+        await page.locator(".post").last.focus()
+        await page.keyboard.press("N")
+        await expect(page.locator("h1")).to_have_text("feed-5")
+        await expect(page.locator(".post:not(.is-read)")).to_be_focused()
+        await page.keyboard.press("k")
+        async with page.expect_response("**/marks"):
+            await page.keyboard.press("m")

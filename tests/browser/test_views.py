@@ -1346,3 +1346,22 @@ async def test_large_text_leaves_cards_and_pages_their_words(browser: Browser, s
         await page.goto(f"{server.url}/settings")
         word = page.get_by_role("heading", name="Einstellungen")
         assert await word.evaluate("it => it.offsetHeight / parseFloat(getComputedStyle(it).lineHeight)") < 1.5
+
+
+async def test_an_opened_first_post_is_the_place(browser: Browser, server: ReadingServer) -> None:
+    """By `o` without a place before; so `j` leads to the second one. The same holds for marks."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "viv", "/channel/home?show=all")
+        await look(page, "List")
+        await page.keyboard.press("o")
+        await page.locator(".post.is-open").wait_for()
+        assert await page.evaluate("document.activeElement === document.querySelector('.post')")
+        await page.keyboard.press("j")
+        await page.locator(".post:nth-child(2).is-open").wait_for()
+        for key in ("m", "s"):
+            await page.reload()
+            await page.evaluate("(document.activeElement.blur(), scrollTo(0, 0))")
+            await page.goto(f"{server.url}/channel/home?show=all")
+            async with page.expect_response("**/marks"):
+                await page.keyboard.press(key)
+            assert await page.evaluate("document.activeElement === document.querySelector('.post')")

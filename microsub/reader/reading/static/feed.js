@@ -39,6 +39,15 @@ function current() {
   return place() ?? posts().find(isAhead) ?? null;
 }
 
+/** The same; without a place before, it becomes the place. */
+function chosen() {
+  const post = current();
+  if (!post?.contains(document.activeElement)) {
+    post?.focus({ preventScroll: true });
+  }
+  return post;
+}
+
 function go(post) {
   if (post) {
     post.focus({ preventScroll: true });
@@ -86,6 +95,9 @@ function keepPlace() {
   sessionStorage.setItem("place", JSON.stringify(placeHere().slice(0, 1)));
 }
 
+/** The first unread post, since a feed's page shows those that are read, too; or the first one. */
+const firstToRead = () => posts().find((post) => !isOn(post.dataset.id, "read")) ?? posts()[0];
+
 /** Go to the post at which this page goes on, if it shows a list again; on the way back it stands where it stood. */
 function goBack() {
   const visited = visitedPost();
@@ -94,7 +106,7 @@ function goBack() {
   const [ids = [], top] = JSON.parse(sessionStorage.getItem("place")) || (isBack ? back : []);
   sessionStorage.removeItem("place");
   const post = visited || ids.map(article).find(Boolean);
-  go(post || (location.hash === "#first" ? posts()[0] : null));
+  go(post || (location.hash === "#first" ? firstToRead() : null));
   if (post && top !== undefined) {
     history.scrollRestoration = "manual"; // the browser would measure from the top, where posts may have left the list
     stand(post, top);
@@ -399,6 +411,12 @@ async function turn(step) {
   }
 }
 
+/** Mark or save the post of the place, or take that back. */
+function turnOver(name, opposite) {
+  const id = chosen()?.dataset.id;
+  return id && changeByHand(isOn(id, name) ? opposite : name, id);
+}
+
 export const atPosts = {
   next: () => turn(1),
   previous: () => turn(-1),
@@ -427,7 +445,10 @@ export const atPosts = {
     }
   },
   on: readOn,
-  open: () => current() && open(current()),
+  open: () => {
+    const post = chosen();
+    return post && open(post);
+  },
   fullText: async () => {
     const post = current();
     if (post && post.querySelector("[data-body]").dataset.cut === undefined) {
@@ -451,9 +472,12 @@ export const atPosts = {
       location.href = link.href;
     }
   },
-  read: () => current() && changeByHand(isOn(current().dataset.id, "read") ? "unread" : "read", current().dataset.id),
-  save: () => current() && changeByHand(isOn(current().dataset.id, "save") ? "unsave" : "save", current().dataset.id),
-  above: () => current() && change("above", current().dataset.id),
+  read: () => turnOver("read", "unread"),
+  save: () => turnOver("save", "unsave"),
+  above: () => {
+    const post = chosen();
+    return post && change("above", post.dataset.id);
+  },
 };
 
 function insideFeed(event) {
