@@ -430,3 +430,29 @@ async def test_a_feed_is_gone_on_with_at_its_first_unread_post(browser: Browser,
         await page.keyboard.press("k")
         async with page.expect_response("**/marks"):
             await page.keyboard.press("m")
+
+
+MOVING = """() => {
+    const shown = document.querySelector("#channels [data-channel=home] [data-count]");
+    window.moving = setInterval(() => (shown.textContent = shown.textContent), 200);
+    document.querySelector(".branch").dataset.seen = "yes";
+    document.querySelector(".branch img, .branch .face").dataset.seen = "yes";
+}"""
+
+
+async def test_counts_of_feeds_follow_while_one_reads_on(browser: Browser, server: ReadingServer) -> None:
+    """Also if that of their channel never rests; their lines and icons stay, so that nothing is asked for again."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        await page.get_by_role("button", name="Feeds in Home").click()
+        shown = page.locator(".branch li:has(.count) .count").first
+        await shown.wait_for()
+        before = int((await shown.inner_text()).split()[0])
+        await page.evaluate(MOVING)
+        await page.keyboard.press("j")
+        unread = await page.locator(".post:focus:not(.is-read)").count()
+        await page.keyboard.press("m")
+        await expect(shown).to_have_text(f"{before - 1 if unread else before + 1} unread")
+        assert await page.locator(".branch[data-seen] .face[data-seen]").count() == 1
+        await page.keyboard.press("m")
+        await expect(shown).to_have_text(f"{before} unread")

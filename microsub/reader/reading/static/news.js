@@ -82,7 +82,7 @@ export function watchNews() {
 }
 
 const STORED = "branches";
-const LATER = 2000; // milliseconds until the counts of a branch follow that of its channel
+const LATER = 1000; // milliseconds until the counts of a branch follow that of its channel
 const opened = new Set();
 
 function remember() {
@@ -194,9 +194,25 @@ async function fetchedBranch(link) {
   return reply.ok && page.querySelector(".branch");
 }
 
+const named = (branch) => [...branch.querySelectorAll("a")].map((one) => `${one.href} ${one.querySelector(".name").textContent}`).join();
+
+/** Put a branch's counts into the lines for the same feeds; these stay, and their icons aren't asked for again. */
+function recount(lines, branch) {
+  [...branch.children].forEach((now, at) => {
+    lines[at].className = now.className;
+    lines[at].querySelector(".count")?.remove();
+    lines[at].querySelector("a").append(...now.querySelectorAll(".count"));
+  });
+}
+
 /** Show the feeds of a channel; the line that had the focus has it again. */
 function put(link, branch) {
   const before = link.parentElement.querySelector(".branch");
+  if (before && named(before) === named(branch)) {
+    recount([...before.children], branch);
+    showOnward();
+    return;
+  }
   const focused = before?.contains(document.activeElement) && document.activeElement.dataset.feed;
   before?.remove();
   link.parentElement.append(branch);
@@ -227,10 +243,13 @@ async function showBranch(link) {
 function followCount(link) {
   const count = link.parentElement.querySelector("[data-count]");
   let waiting = 0;
-  new MutationObserver(() => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => link.ariaExpanded === "true" && showBranch(link).catch(() => {}), LATER);
-  }).observe(count, { characterData: true, childList: true, subtree: true });
+  const follow = () => {
+    waiting = 0;
+    if (link.ariaExpanded === "true") {
+      showBranch(link).catch(() => {});
+    }
+  };
+  new MutationObserver(() => (waiting ||= setTimeout(follow, LATER))).observe(count, { characterData: true, childList: true, subtree: true });
 }
 
 function fold(link, isOpen) {
