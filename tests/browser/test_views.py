@@ -1365,3 +1365,16 @@ async def test_an_opened_first_post_is_the_place(browser: Browser, server: Readi
             async with page.expect_response("**/marks"):
                 await page.keyboard.press(key)
             assert await page.evaluate("document.activeElement === document.querySelector('.post')")
+
+
+async def test_an_undone_change_is_named(browser: Browser, server: ReadingServer) -> None:
+    """By its key, perhaps far from the post."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "yan", "/channel/home?show=all")
+        await look(page, "List")
+        for key, said in (("s", "Undone. Removed from saved posts."), ("m", "Undone. Marked as unread.")):
+            await page.keyboard.press("N")
+            async with page.expect_response("**/marks"):
+                await page.keyboard.press(key)
+            await page.keyboard.press("z")
+            await page.get_by_text(said, exact=True).wait_for()

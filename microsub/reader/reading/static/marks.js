@@ -181,12 +181,12 @@ function sayAgain() {
   }
 }
 
-/** Say that a change of one post was taken back, and offer the undo of the marks before it as long as it can be had. */
-function sayUndone(turn) {
+/** Say which change of one post was taken back, or offer the undo of the marks before it as long as it can be had. */
+function sayUndone(turn, name = "") {
   if (mass.until > Date.now()) {
     say(mass.text, mass.undo, turn, mass.until, texts.undone);
   } else {
-    say(texts.undone, "", turn);
+    say(`${texts.undone} ${feed?.dataset[`${name}Said`] ?? ""}`.trim(), "", turn);
   }
 }
 
@@ -273,7 +273,7 @@ export async function takeBack(button) {
   if (turn > mass.turn && article(id)) {
     const now = turns + 1;
     if (await change(name, id)) {
-      sayUndone(now); // unless something newer has been said meanwhile
+      sayUndone(now, name); // unless something newer has been said meanwhile
     }
   } else if (mass.until > Date.now()) {
     sayMass(mass.text, mass.undo, (turns += 1), mass.until); // a message has covered it
