@@ -456,3 +456,31 @@ async def test_counts_of_feeds_follow_while_one_reads_on(browser: Browser, serve
         assert await page.locator(".branch[data-seen] .face[data-seen]").count() == 1
         await page.keyboard.press("m")
         await expect(shown).to_have_text(f"{before} unread")
+
+
+async def test_the_channels_cover_no_footer(browser: Browser, many: ReadingServer) -> None:
+    """On a short page, whose unfolded channels are higher than the window."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/saved")
+        await page.set_viewport_size({"width": 1280, "height": 420})
+        await page.get_by_role("button", name="Feeds in Home").click()
+        await page.locator(".branch a").nth(5).wait_for()
+        await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        beside, *below = [await page.locator(one).bounding_box() for one in ("#channels", "footer", ".hint")]
+        assert beside is not None
+        for one in below:
+            assert one is not None
+            assert beside["y"] + beside["height"] <= one["y"] or beside["x"] + beside["width"] <= one["x"]
+
+
+async def test_a_compact_list_of_channels_is_no_higher(browser: Browser, many: ReadingServer) -> None:
+    """The lines of an unfolded channel's feeds."""
+    async with tab(browser) as here:
+        page = await many.sign_in(here, "ann", "/saved")
+        await page.get_by_role("button", name="Feeds in Home").click()
+        line = page.locator(".branch a").first
+        await line.wait_for()
+        height = "it => it.getBoundingClientRect().height"
+        before = await line.evaluate(height)
+        await page.evaluate("document.documentElement.dataset.density = 'compact'")
+        assert await line.evaluate(height) <= before

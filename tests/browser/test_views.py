@@ -1378,3 +1378,106 @@ async def test_an_undone_change_is_named(browser: Browser, server: ReadingServer
                 await page.keyboard.press(key)
             await page.keyboard.press("z")
             await page.get_by_text(said, exact=True).wait_for()
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_menus_of_the_heading_are_in_view(browser: Browser, server: ReadingServer, language: str) -> None:
+    """On small and large phones and on a desk, also below a long name."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/none?show=all")
+        await page.set_extra_http_headers({"Accept-Language": language})
+        for width, name in itertools.product((320, 390, 1280), ("More", "Cooking and Bread", "Der Sonntagskolumnist")):
+            await page.set_viewport_size({"width": width, "height": 844})
+            await page.goto(f"{server.url}/channel/more?show=all")
+            await page.locator("h1").evaluate("(it, name) => (it.textContent = name)", name)
+            for menu in await page.locator(".heading details").all():
+                await menu.locator("summary").click()
+                box = await menu.locator("summary + *").bounding_box()
+                assert box is not None
+                assert box["x"] >= 0
+                assert box["x"] + box["width"] <= width
+                await page.keyboard.press("Escape")
+
+
+async def test_keys_in_a_list_show_what_comes(browser: Browser, server: ReadingServer) -> None:
+    """Below the line that has the focus, as above it, two others are whole."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "viv", "/channel/home?show=all")
+        await look(page, "List")
+        await page.set_viewport_size({"width": 1280, "height": 500})
+        for key, step, times in (("n", 1, 25), ("p", -1, 20)):
+            for _ in range(times):
+                await page.keyboard.press(key)
+            ahead = f"""() => {{
+                const all = [...document.querySelectorAll(".post")];
+                const box = all[all.indexOf(document.activeElement) + 2 * {step}].getBoundingClientRect();
+                return box.top >= 0 && box.bottom <= innerHeight;
+            }}"""
+            assert await page.evaluate(ahead)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_reading_times_have_their_place(browser: Browser, server: ReadingServer, language: str) -> None:
+    """Under no star: on a feed's own page, below headings of feeds, and beside names."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "wes", "/display")
+        await page.get_by_label("Minutes that a post takes, beside its date").check()
+        await here.press("Save")
+        await page.goto(f"{server.url}/channel/home?show=all")
+        await look(page, "List")
+        feed = await page.locator(".post .from a").first.get_attribute("href")
+        await page.set_extra_http_headers({"Accept-Language": language})
+        apart = """() => [...document.querySelectorAll(".post")].every((post) => {
+            const time = post.querySelector("time");
+            time.textContent = "59 Min.";
+            const [star, minutes] = [".acts", ".minutes"].map((one) => post.querySelector(one).getBoundingClientRect());
+            return star.right <= minutes.left;
+        })"""
+        for path in ("/channel/home?show=all", feed):
+            await page.goto(f"{server.url}{path}")
+            assert await page.evaluate(apart)
+            await page.evaluate("document.getElementById('feed').dataset.group = 'feed'")
+            assert await page.evaluate(apart)
+
+
+async def test_an_open_post_stays_inside_its_frame(browser: Browser, server: ReadingServer) -> None:
+    """On a desk with wide text and beside half a window."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "xia", "/channel/home?show=all")
+        await look(page, "List")
+        await page.evaluate("document.documentElement.dataset.width = 'wide'")
+        await here.keys("j", "o")
+        await page.locator(".post.is-open").wait_for()
+        ends = "() => ['.is-open', '.is-open .content'].map((it) => document.querySelector(it).getBoundingClientRect().right)"
+        for width in (1280, 900):
+            await page.set_viewport_size({"width": width, "height": 800})
+            frame, text = await page.evaluate(ends)
+            assert text <= frame - 8
+
+
+async def test_the_post_at_which_one_is_isnt_dimmed(browser: Browser, server: ReadingServer) -> None:
+    """In full, once it is read; others are."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "zoe", "/channel/home?show=all")
+        await look(page, "Full")
+        colour = "it => getComputedStyle(it.querySelector('.content')).color"
+        first = page.locator(".post").first
+        before = await first.evaluate(colour)
+        await page.keyboard.press("j")
+        await page.keyboard.press("m")
+        await page.locator(".post.is-read").first.wait_for()
+        assert await first.evaluate(colour) == before
+        await page.keyboard.press("j")
+        assert await first.evaluate(colour) != before
+
+
+async def test_full_text_looks_alike_whether_it_is_here_or_not(browser: Browser, server: ReadingServer) -> None:
+    """Its link and its button: without a frame, underlined."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        await look(page, "List")
+        await here.keys("j", "o")
+        button = page.locator(".post.is-open button[data-full-text]")
+        await button.wait_for()
+        assert await button.evaluate("it => getComputedStyle(it).borderTopWidth") == "0px"
+        assert "underline" in await button.evaluate("it => getComputedStyle(it).textDecorationLine")
