@@ -198,7 +198,7 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
             )
             if key == "M":
                 await page.keyboard.press("z")
-                await page.get_by_text("Marked as unread.").wait_for()
+                await page.get_by_text("marked as unread in").wait_for()
             await expect(page.locator(".onward")).to_have_text(f"Next: feed-{int(name[-1]) + 1} 2")
         last = page.locator(".post").last
         await last.focus()

@@ -1448,7 +1448,8 @@ async def test_an_open_post_stays_inside_its_frame(browser: Browser, server: Rea
         await page.evaluate("document.documentElement.dataset.width = 'wide'")
         await here.keys("j", "o")
         await page.locator(".post.is-open").wait_for()
-        ends = "() => ['.is-open', '.is-open .content'].map((it) => document.querySelector(it).getBoundingClientRect().right)"
+        right = "document.querySelector(it).getBoundingClientRect().right"
+        ends = f"['.is-open', '.is-open .content'].map((it) => {right})"
         for width in (1280, 900):
             await page.set_viewport_size({"width": width, "height": 800})
             frame, text = await page.evaluate(ends)
