@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from microsub.articles.cuts import goes_on
     from microsub.articles.extraction import ARTICLE_IN
     from microsub.articles.icons import IconFinder
     from microsub.articles.readable import chosen_part, main_part

@@ -45,9 +45,14 @@ def is_cut(own: str, article: str, link: str, home: str) -> bool:
     `home` is the address of the feed or of its page: a short text about somebody else's page isn't a cut one.
     """
     has, there = own.split(), article.split()
-    if len(there) < len(has) * _TIMES + _MORE or (len(has) >= _LONG and not _GOES_ON.search(own[-600:])):
+    if len(there) < len(has) * _TIMES + _MORE or (len(has) >= _LONG and not goes_on(own)):
         return False
     return _site(link) == _site(home) or _shared(has, there) >= _SAME
+
+
+def goes_on(text: str) -> bool:
+    """Whether a text says at its end that there is more of it."""
+    return bool(_GOES_ON.search(text[-600:]))
 
 
 @dataclass(frozen=True, slots=True)

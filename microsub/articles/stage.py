@@ -86,7 +86,7 @@ TROUBLE, TROUBLE_AT = "article_error", "article_error_at"
 
 @dataclass(frozen=True, slots=True)
 class _Post:
-    """A post with a title and a link; `done` says how its page was read (`Selectors.done`)."""
+    """A post with a link, and perhaps a title; `done` says how its page was read (`Selectors.done`)."""
 
     id: str
     feed: str
@@ -268,7 +268,7 @@ class ArticleStage:
 
     async def read_one(self, item: str) -> NoArticle | None:
         """Store the full text of one post, because somebody asks for it; returns why there is none."""
-        async for post in self._posts([item]):
+        async for post in self._posts([item], notes=True):
             feed = await self.feeds.get(post.feed)
             _, selectors = await self._choice(post.feed)
             found = await self.reader.read(post.link, post.title, feed.url if feed is not None else "", selectors)
@@ -309,13 +309,13 @@ class ArticleStage:
         (kind,) = kinds
         return found, next(iter(kind)) if len(kind) == 1 else NO_SELECTORS
 
-    async def _posts(self, ids: Sequence[str]) -> AsyncIterator[_Post]:
-        """Those of the items that are articles with a page of their own, read a few megabytes at a time."""
+    async def _posts(self, ids: Sequence[str], *, notes: bool = False) -> AsyncIterator[_Post]:
+        """Those of the items that are articles (or `notes`) with a page of their own, a few megabytes at a time."""
         for some in batches(ids, _POSTS_AT_ONCE):
             facts = await self.items.fields(some, ("guid", WRITTEN_GUID, "link", FULL_OF, "feed"))
             texts = await self.items.texts_up_to(some, _LONGEST)
             for item, row, data in zip(some, facts, texts, strict=True):
-                if isinstance(data, (bytes, Texts)) and (post := _post(item, filled(row), data)) is not None:
+                if isinstance(data, (bytes, Texts)) and (post := _post(item, filled(row), data, notes)) is not None:
                     yield post
 
     async def _take(self, post: _Post, article: Content, selectors: Selectors) -> str | None:
@@ -337,14 +337,15 @@ class ArticleStage:
         await self.events.announce([Event("post_modified", post.feed, self.clock(), post.id, post.guid, ("content",))])
 
 
-def _post(item: str, row: Sequence[str], data: Texts | bytes) -> _Post | None:
-    """The post of an item from its fields and texts; None if it isn't an article with a page of its own."""
+def _post(item: str, row: Sequence[str], data: Texts | bytes, notes: bool) -> _Post | None:
+    """The post of an item from its fields and texts; None if it is no article, or note, with a page of its own."""
     guid, written, link, done, feed = row
     try:
         entry = from_wire(orjson.loads(data.own if isinstance(data, Texts) else data))
     except ValueError:
         return None  # it is corrupt
-    if entry.post_type != "article" or not entry.name or not link or not is_worth_it(link):
+    is_one = (entry.post_type == "article" and entry.name) or (notes and entry.post_type == "note")
+    if not is_one or not link or not is_worth_it(link):
         return None
     automatic = data.automatic if isinstance(data, Texts) else None
-    return _Post(item, feed, written or guid, link, entry.name, body_text(entry), done, automatic)
+    return _Post(item, feed, written or guid, link, entry.name or "", body_text(entry), done, automatic)

@@ -17,12 +17,12 @@ from tests.support.web import Answer, Publisher
 from tests.support.world import World, loopback
 
 
-async def cut_post(ann: ReadingVisitor, site: Publisher) -> str:
+async def cut_post(ann: ReadingVisitor, site: Publisher, name: str | None = "One", end: str = ", and …") -> str:
     """The id of a post that its feed cuts."""
-    text = Content("<p>Paragraph 0, and …</p>", "Paragraph 0, and …")
+    text = Content(f"<p>Paragraph 0{end}</p>", f"Paragraph 0{end}")
     site.serve("/one", page("One"))
     url = site.url("/one", HOST)
-    wire = dump(to_wire(Entry(name="One", url=url, guid=url, content=text, post_type="article")))
+    wire = dump(to_wire(Entry(name=name, url=url, guid=url, content=text, post_type="article" if name else "note")))
     await ann.server.publish(FEED, candidate("one", wire=wire, link=url))
     return (await ann.reader.ids("home"))[0]
 
@@ -34,8 +34,10 @@ async def before(server: World) -> None:
     await server.redis.command("SET", keys.articles(), "9999999999")
 
 
-async def test_a_button_fetches_the_full_text_once(ann: ReadingVisitor, site: Publisher) -> None:
-    id_ = await cut_post(ann, site)
+@pytest.mark.parametrize("name", ["One", None])
+async def test_a_button_fetches_the_full_text_once(ann: ReadingVisitor, site: Publisher, name: str | None) -> None:
+    """Also for a post without a title that says that it goes on; other notes have no button."""
+    id_ = await cut_post(ann, site, name)
     post = await ann.get(f"/post/{id_}")
     reply = await ann.browser.submit(post, f"/post/{id_}/text")
     assert reply.location == f"/post/{id_}?text=full"
@@ -47,6 +49,11 @@ async def test_a_button_fetches_the_full_text_once(ann: ReadingVisitor, site: Pu
     assert "Paragraph 7." not in (await ann.get(f"/post/{id_}?text=own")).text
     assert "Paragraph 7." not in (await ann.get(f"/post/{id_}")).text, "the choice for the feed is another one"
     assert site.count("/one") == 1
+
+
+async def test_a_whole_note_has_no_button(ann: ReadingVisitor, site: Publisher) -> None:
+    id_ = await cut_post(ann, site, None, ".")
+    assert (await ann.get(f"/post/{id_}")).tree.css_first("[data-full-text]") is None
 
 
 async def test_a_page_without_an_article_is_said_in_words(ann: ReadingVisitor, site: Publisher) -> None:

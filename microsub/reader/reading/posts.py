@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
+from microsub.articles import goes_on
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.texts import N_
@@ -119,6 +120,11 @@ class PostView:
     def sound(self) -> str:
         """The address of the first audio file, empty for none."""
         return next((file.url for file in self.files if file.kind == "audio"), "")
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the page that it links to may have more of it."""
+        return bool(self.url) and (self.kind == "article" or (self.kind == "note" and goes_on(self.body.striptags())))
 
     @property
     def path(self) -> str:
