@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import wave
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -509,6 +510,52 @@ async def test_an_episode_goes_on_after_the_way_back(browser: Browser, server: S
             await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
         await page.keyboard.press("n")
         await page.wait_for_function(f"() => {BAR}.readyState > 2 && {BAR}.currentTime > 80.2 && !{BAR}.paused")
+
+
+async def test_a_pause_right_after_a_page_is_where_the_episode_goes_on(browser: Browser, server: Server) -> None:
+    """Also where the browser has dropped the last report of the page before it."""
+    async with tab(browser) as here:
+        await here.intercepts()
+        page = await server.sign_in(here, "quiet", "/channel/sounds?show=all")
+        await page.route("**/listening", lambda route: route.fulfill(status=204))
+        await page.get_by_role("button", name="Play", exact=True).click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        await page.evaluate(f"{BAR}.currentTime = 40")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40")
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="All feeds").first.click()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40 && !{BAR}.paused")
+        await page.unroute("**/listening")
+        async with page.expect_response("**/listening"):
+            await page.evaluate(f"{BAR}.pause()")
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Home").first.click()
+        assert int(await page.get_attribute("#listening audio", "data-at") or 0) >= 40
+        async with page.expect_response("**/listening"):
+            await page.get_by_role("button", name="Close the player").click()
+
+
+async def test_the_account_learns_where_an_episode_was_left(browser: Browser, server: Server) -> None:
+    """By the last request of its tab, which passes the service worker by."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "queuer", "/channel/sounds?show=all")
+        await page.evaluate("navigator.serviceWorker.ready.then(() => null)")
+        await page.reload()
+        assert await page.evaluate("navigator.serviceWorker.controller !== null")
+        await page.get_by_role("button", name="Play", exact=True).click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        await page.evaluate(f"{BAR}.currentTime = 40")
+        await page.wait_for_function(f"() => {BAR}.currentTime > 40")
+        await page.goto(f"{server.url}/service-worker.js")  # a page without a player
+
+        async def position() -> bool:
+            shown = await (await here.context.request.get(f"{server.url}/channel/sounds")).text()
+            return int(re.findall(r'data-at="(\d+)"', shown)[0]) >= 40
+
+        await wait_until(position)
+        await page.goto(f"{server.url}/channel/sounds")
+        async with page.expect_response("**/listening"):
+            await page.get_by_role("button", name="Close the player").click()
 
 
 async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, server: Server) -> None:

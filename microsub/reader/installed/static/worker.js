@@ -2,6 +2,7 @@
 // It also shows the server's messages while no page is open.
 addEventListener("install", (event) => {
   const kept = caches.open(SHELL.name).then((cache) => cache.addAll(SHELL.files));
+  event.addRoutes?.({ condition: { requestMethod: "post" }, source: "network" }); // also requests of a page at its end
   event.waitUntil(kept.then(() => skipWaiting()));
 });
 

@@ -5,7 +5,7 @@ const EVERY = 15000; // milliseconds between two reports of the position
 const CLOSE = 2; // seconds
 
 let reported = 0; // when the position was reported last
-let at = -1; // the position that was reported last
+let at = -1; // the position that the account has
 let from = 0; // where the episode goes on
 let isWaiting = false; // for a press, to go on
 
@@ -64,7 +64,7 @@ function prepare(starts) {
   if (starts && own) { // it goes on where that one is, or was at an earlier visit
     from = own.readyState ? own.currentTime : from || Number(own.dataset.from ?? 0);
   }
-  at = Math.floor(from);
+  at = Number(audio.dataset.at); // browsers may drop a report at the end of a page
   audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
   showSpeed();
   audio.addEventListener("play", () => {
@@ -185,6 +185,7 @@ export function prepareListening() {
   });
   addEventListener("pageshow", ({ persisted }) => { // the browser has kept this page, from before others played on
     const [audio, last] = [sound(), remembered()];
+    at = persisted ? -1 : at;
     if (persisted && audio && last.file === audio.dataset.file) {
       if (last.at !== undefined) {
         audio.currentTime = from = last.at; // also if the file is loaded only now
