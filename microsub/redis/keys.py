@@ -554,8 +554,8 @@ Lifetime: 10 minutes. `reader.reading.undo`.
 """
 
 undo_records = key_of("user:{<name>}:undo-records")
-"""String: the undo records, the latest first, each as `<record> <count of posts>`. Lifetime: 10 minutes from the latest
-one. `reader.reading.undo`.
+"""Hash: record → the Unix time at which it was made and its bytes, of the undo records. Lifetime: 10 minutes from the
+latest one. `reader.reading.undo`.
 """
 
 entered = key_of("user:{<name>}:entered")

@@ -156,7 +156,7 @@ async def test_marking_takes_one_round_trip_per_eight_channels(real_redis: Redis
     record = await undo.remember(ANN, marked)
     assert record is not None
     assert await undo.undo(ANN, record.id, NOW) == len(uids) * 20
-    assert redis.trips == 5 + len(uids) // 8, "the records are read, then two are written together"
+    assert redis.trips == 4 + len(uids) // 8, "the record and the list are written together"
 
 
 async def test_long_lists_are_rendered_in_a_thread(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,6 +295,36 @@ async def test_undo_records_are_bounded(ann: ReadingVisitor, monkeypatch: pytest
     assert len(await redis.command("KEYS", "user:{ann}:undo:*")) == undo.RECORDS
 
 
+async def test_undo_records_are_bounded_in_bytes(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A post counts once for each of its channels, and states of posts and changed follows count, too."""
+    redis = ann.server.redis
+    records = UndoRecords(redis, ReadState(redis, ann.server.items))
+    monkeypatch.setattr(undo, "MOST", 100)
+    some: dict[str, float | None] = {str(at): NOON for at in range(45)}
+    made = [await records.remember("ann", {"home": list(some), "work": list(some)}) for _ in range(2)]
+    assert [one is not None and await records.find("ann", one.id) is not None for one in made] == [False, True]
+    moved = [
+        await records.remember_feeds("ann", [], {}, {"1": {"home": some, "work": some}}, told=b"{}") for _ in range(3)
+    ]
+    assert [bool(await records.changed_feeds("ann", one.id)) for one in moved] == [False, False, True]
+    assert await redis.command("KEYS", "user:{ann}:undo:*") == [keys.undo("ann", moved[-1].id).encode()]
+
+
+async def test_all_undo_records_are_bounded_that_are_made_at_once(ann: ReadingVisitor) -> None:
+    """By several processes or tabs: none is forgotten in the list."""
+    redis = ann.server.redis
+    records = UndoRecords(redis, ReadState(redis, ann.server.items))
+    for _ in range(undo.RECORDS):
+        await asyncio.gather(*(records.remember("ann", {"home": ["1"]}) for _ in range(3)))
+    last = await records.remember("ann", {"home": ["2"]})
+    assert last is not None
+    assert len(await redis.command("KEYS", "user:{ann}:undo:*")) == undo.RECORDS
+    number, name = 0, last.id
+    while (before := await records.before("ann", name)) is not None:
+        number, name = number + 1, before.id
+    assert number == undo.RECORDS - 1
+
+
 async def test_a_mark_without_effect_leaves_the_undo_in_view(ann: ReadingVisitor) -> None:
     """Also without scripts: the mark before it can still be undone, once."""
     await ann.publish("b", "a")

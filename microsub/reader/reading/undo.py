@@ -1,8 +1,8 @@
 """Undo records: posts that the user marked as read together, an ended follow, or changed follows, for ten minutes.
 
-Each user has up to `RECORDS` of them, with at most `MOST` posts in all, so that several marks in a row can be undone
-one after the other. A record stores a follow itself, so that a form can't bring back a feed by an id that anybody
-could guess.
+Each user has up to `RECORDS` of them, which together take no more memory than `MOST` posts or the latest alone, so that
+several marks in a row can be undone one after the other. A record stores a follow itself, so that a form can't bring
+back a feed by an id that anybody could guess.
 """
 
 from __future__ import annotations
@@ -11,27 +11,31 @@ import asyncio
 import re
 import secrets
 import struct
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import orjson
 
 from microsub.model.reader import Subscription
+from microsub.posts import within
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.redis.structures import Hash, Value, together
+from microsub.redis.structures import Hash, together
 from microsub.timelines import ReadState, States, read_subscription, write_subscription
 
 SECONDS = 600
 MOST = 500_000
-"""Maximum number of posts that a user can undo: 4 MB for ten minutes."""
+"""Maximum number of posts that a user can undo, one in several channels as several: 4 MB for ten minutes."""
 
 RECORDS = 20
 """Maximum number of records of a user."""
 
 _NAME = re.compile(r"[0-9a-f]{16}")
+
+_ITEM = struct.Struct("<q")
+"""The id of a post."""
 
 _STATE = struct.Struct("<qI")
 """The id of a post, and the time when it was read, 0 for an unread one."""
@@ -53,7 +57,7 @@ class UndoRecords:
 
     def __init__(self, redis: Redis, read_state: ReadState) -> None:
         self._at = Hash.at(redis, keys.undo, SECONDS)
-        self._records = Value.at(redis, keys.undo_records, SECONDS)
+        self._records = Hash.at(redis, keys.undo_records, SECONDS)
         self._read_state = read_state
 
     async def remember(self, user: str, marked: Mapping[str, Collection[str]], place: str = "") -> UndoRecord | None:
@@ -122,21 +126,15 @@ class UndoRecords:
     async def _keep(self, user: str, count: int, fields: Mapping[str, bytes], place: str | None = None) -> UndoRecord:
         record = UndoRecord(secrets.token_hex(8), count, place or "", fields)
         marks = {} if place is None else {"name": place}
-        listed = [(record.id, count), *await self._listed(user)]
-        sizes = accumulate(size for _, size in listed)
-        most = sum(size <= MOST for size in sizes)
-        kept, dropped = listed[: min(most, RECORDS)], listed[min(most, RECORDS) :]
-        told = self._records(user).set(" ".join(f"{name} {size}" for name, size in kept))
-        await asyncio.gather(
+        size, listed = sum(map(len, fields.values())), self._records(user)
+        _, (_, rows) = await asyncio.gather(
             self._at(user, record.id).overwrite({"id": record.id, "count": count, **marks, **fields}),
-            together(told, *(self._at(user, name).clear() for name, _ in dropped)),
+            together(listed.set({record.id: f"{time.time()} {size}"}), listed.all()),
         )
+        names, sizes = _latest(rows)
+        if ended := names[min(RECORDS, within(sizes, MOST * _ITEM.size)) :]:
+            await together(listed.delete(*ended), *(self._at(user, name).clear() for name in ended))
         return record
-
-    async def _listed(self, user: str) -> list[tuple[str, int]]:
-        """The names and sizes of the records, the latest first."""
-        parts = text(await self._records(user).get() or b"").split()
-        return [(name, int(size)) for name, size in zip(parts[::2], parts[1::2], strict=True)]
 
     async def _of(self, user: str, id_: str, *names: str) -> list[bytes | None]:
         """Values of the record of that name, a name that a form gives."""
@@ -152,7 +150,7 @@ class UndoRecords:
 
     async def before(self, user: str, id_: str) -> UndoRecord | None:
         """The latest undo record of marks that were made before that one, unless all have expired."""
-        listed = [name for name, _ in await self._listed(user)]
+        listed, _ = _latest(await self._records(user).all())
         for earlier in listed[listed.index(id_) + 1 :] if id_ in listed else ():
             if (found := await self.find(user, earlier)) is not None:
                 return found
@@ -178,8 +176,15 @@ class UndoRecords:
         """The ids of the record's posts by channel; nothing if there is no such record any more."""
         kept = await self._all(user, id_)
         packed = {name.removeprefix("in "): ids for name, ids in kept.items() if name.startswith("in ")}
-        return {uid: [str(item) for (item,) in struct.iter_unpack("<q", ids)] for uid, ids in packed.items()}
+        return {uid: [str(item) for (item,) in _ITEM.iter_unpack(ids)] for uid, ids in packed.items()}
 
 
 def _packed(marked: Mapping[str, Collection[str]]) -> dict[str, bytes]:
     return {f"in {uid}": struct.pack(f"<{len(ids)}q", *map(int, ids)) for uid, ids in marked.items()}
+
+
+def _latest(rows: Mapping[str, bytes]) -> tuple[list[str], list[int]]:
+    """The names of the listed records, the latest first, and the bytes of each."""
+    parts = [(name, *text(row).split()) for name, row in rows.items()]
+    listed = sorted(((float(at), int(size), name) for name, at, size in parts), reverse=True)
+    return [name for *_, name in listed], [size for _, size, _ in listed]
