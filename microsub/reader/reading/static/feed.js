@@ -110,16 +110,20 @@ function goBack() {
   if (post && top !== undefined) {
     history.scrollRestoration = "manual"; // the browser would measure from the top, where posts may have left the list
     stand(post, top);
-    addEventListener("load", () => stand(post, top), { once: true });
   }
 }
 
-/** Scroll so that a post begins so far below the window's top, or if it can't be seen there, in the middle. */
-function stand(post, top) {
+/**
+ * Scroll so that a post begins so far below the window's top, or if it can't be seen there, in the middle; again in the
+ * next frames, when the posts above it are laid out.
+ */
+function stand(post, top, frames = 4) {
   jumping();
   scrollBy({ top: post.getBoundingClientRect().top - top, behavior: "instant" });
   if (!isSeen(post)) {
     post.scrollIntoView({ block: "center", behavior: "instant" });
+  } else if (frames) {
+    requestAnimationFrame(() => stand(post, top, frames - 1));
   }
 }
 
