@@ -1482,3 +1482,23 @@ async def test_full_text_looks_alike_whether_it_is_here_or_not(browser: Browser,
         await button.wait_for()
         assert await button.evaluate("it => getComputedStyle(it).borderTopWidth") == "0px"
         assert "underline" in await button.evaluate("it => getComputedStyle(it).textDecorationLine")
+
+
+async def test_a_line_is_marked_by_mouse(browser: Browser, server: ReadingServer) -> None:
+    """Without being opened, by a button that moves nothing; and a reply that isn't allowed is no silent key."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "gus", "/channel/home?show=all")
+        await look(page, "List")
+        line = page.locator(".post:not(.is-read)").nth(2)
+        number = await line.get_attribute("data-id")
+        line, mark = page.locator(f"#post-{number}"), page.locator(f"#post-{number} [data-act=read]")
+        before = await line.locator(".text").bounding_box()
+        await expect(mark).to_be_hidden()
+        await line.locator("h2 a").hover()
+        await expect(mark).to_be_visible()
+        assert before == await line.locator(".text").bounding_box()
+        await mark.click()
+        await expect(line).to_contain_class("is-read")
+        assert await page.locator(".post.is-open").count() == 0
+        await page.keyboard.press("e")
+        await page.get_by_text("You can reply from your own site once you allow it in the settings.").wait_for()

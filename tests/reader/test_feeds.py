@@ -399,6 +399,7 @@ async def test_a_feed_without_a_future_is_left_where_it_is_named(
     pages = [f"/post/{notice}", "/feed"] if reason == "gone" else [f"/post/{notice}"]
     for path in pages:
         page = await ann.get(path)
+        assert page.tree.css("[data-full-text]") == []  # the feed has no more of a text that is the server's
         button = page.tree.css_first("main [name=do][value=unfollow][type=hidden] ~ button, [form=unfollow]")
         fields = fields_of(page.form("/feed/chosen", do="unfollow"))
         reply = await ann.browser.post("/feed/chosen", {**fields, "feed": button.attributes["value"]})

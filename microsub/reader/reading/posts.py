@@ -124,7 +124,9 @@ class PostView:
     @property
     def may_be_cut(self) -> bool:
         """Whether the page that it links to may have more of it."""
-        return bool(self.url) and (self.kind == "article" or (self.kind == "note" and goes_on(self.body.striptags())))
+        return bool(self.url and not self.troubled) and (
+            self.kind == "article" or (self.kind == "note" and goes_on(self.body.striptags()))
+        )
 
     @property
     def path(self) -> str:

@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showCounts, showState } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showCounts, showState, tell } from "./marks.js";
 import { feedHere, showOnward, tellLast, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
@@ -471,9 +471,12 @@ export const atPosts = {
     }
   },
   answer: () => {
-    const link = current() && current().querySelector("[data-answer]");
+    const post = chosen();
+    const link = post?.querySelector("[data-answer]");
     if (link) {
       location.href = link.href;
+    } else if (post) {
+      tell("answerless");
     }
   },
   read: () => turnOver("read", "unread"),
