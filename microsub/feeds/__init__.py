@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from microsub.feeds.events import Event, Events, Listener, announce, describe, is_event_id
     from microsub.feeds.followers import as_places
     from microsub.feeds.hosts import DueFeeds, Schedule
-    from microsub.feeds.internal import InternalAddress
+    from microsub.feeds.internal import NOTICES, InternalAddress
     from microsub.feeds.outputs import (
         MOST_ITEMS,
         OutputAddress,

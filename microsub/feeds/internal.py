@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 _ADDRESS = re.compile(r"microsub:([A-Za-z0-9_-]{1,64})/([a-z]+)/([A-Za-z0-9_-]{1,64})")
 
+NOTICES = "notices"
+"""The kind of the feeds in the channel `notifications` that this server writes."""
+
 
 @dataclass(frozen=True, slots=True)
 class InternalAddress:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from microsub.feeds import Event, InternalAddress
+from microsub.feeds import NOTICES, Event, InternalAddress
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, Reason
 from microsub.posts import garbage, items_to_store, version_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from microsub.posts import Ingest, Items
     from microsub.redis.protocol import Redis
     from microsub.timelines import Following
-
-_KIND = "notices"
 
 
 @dataclass(eq=False, repr=False)
@@ -78,4 +76,4 @@ class Notifications:
 
 
 def _address(user: str, feed: str) -> str:
-    return str(InternalAddress(user, _KIND, feed))
+    return str(InternalAddress(user, NOTICES, feed))

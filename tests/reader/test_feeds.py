@@ -9,6 +9,7 @@ import pytest
 from microsub.base.urls import host_of
 from microsub.configuration.model import FeedPolicy
 from microsub.feeds import Trouble, chosen_policy
+from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Content, Entry
 from microsub.model.settings import Filters, FollowSettings
 from microsub.notices import notify_followers
@@ -17,7 +18,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.server.stores import notifications
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
-from tests.support.posts import NOON
+from tests.support.posts import NOON, candidate
 from tests.support.readers import FEED, OTHER, instance, posts
 from tests.support.redis_wrappers import InRow
 from tests.support.visitor import Shown, fields_of
@@ -413,6 +414,18 @@ async def test_a_feed_without_a_future_is_left_where_it_is_named(
     refused = await ann.browser.post("/feed/chosen", {**fields, "feed": record.id})
     assert "You don’t follow this feed." in refused.text
     assert (await ann.get(f"/feed/{record.id}/settings")).status == 404
+
+
+async def test_only_notices_of_this_server_offer_to_unfollow_a_feed(ann: ReadingVisitor, server: World) -> None:
+    """A feed that is followed in `notifications` can't make such a button with the ids of its posts."""
+    record = await server.feeds.ensure(FEED, server.now)
+    await server.follow_unscheduled(OTHER, "ann", "notifications")
+    entry = Entry(uid=f"gone:{record.id}:5", name="A blog is gone", post_type="article", url="https://other.example/1")
+    await server.publish(OTHER, candidate("1", wire=dump(to_wire(entry))))
+    page = await ann.get("/channel/notifications")
+    assert titles(page) == ["A blog is gone"]
+    for path in ("/channel/notifications", f"/post/{ids(page)[0]}"):
+        assert not (await ann.get(path)).tree.css("[action$='/feed/chosen']")
 
 
 async def test_a_refresh_overtakes_no_feed_that_has_waited(ann: ReadingVisitor, server: World) -> None:

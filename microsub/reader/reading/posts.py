@@ -19,7 +19,7 @@ from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import DAY
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials, without_credentials
-from microsub.feeds import Feeds
+from microsub.feeds import NOTICES, FeedRecord, Feeds, InternalAddress
 from microsub.formats.entry_id import post_type
 from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import html_to_text
@@ -187,7 +187,7 @@ def _heading(post: Listed, by: str) -> float | str:
 
 @dataclass(frozen=True, slots=True)
 class PostForms:
-    """Input for views of posts: addresses of pictures, names and pictures of feeds, the view, and what to mark; if
+    """Input for views of posts: addresses of pictures, faces of feeds, the view, and what to mark; if
     they are `timed`, they say how long reading takes. `picture` is the word for one without a description;
     notices of this server are shown as `said` in the page's language.
 
@@ -195,7 +195,7 @@ class PostForms:
     """
 
     image: ImageAddress
-    feeds: Mapping[str, tuple[str, str]]
+    feeds: Mapping[str, tuple[str, str, str]]
     view: str = "full"
     hits: SearchHits = NO_HITS
     timed: bool = False
@@ -212,9 +212,9 @@ class PostForms:
         if channel["uid"] == NOTIFICATIONS:
             entry = _notice_in(entry, self.said)
         author = entry.author or Card()
-        source_name, source_photo = self.feeds.get(source, ("", ""))
+        source_name, source_photo, kind = self.feeds.get(source, ("", "", ""))
         body, is_cut = self._body(entry, fit)
-        about = _TROUBLED.match(entry.uid or "")
+        about = _TROUBLED.match(entry.uid or "") if kind == NOTICES else None
         return PostView(
             id=item["_id"],
             channel=channel["uid"],
@@ -385,14 +385,17 @@ def _place(card: Card | None) -> str:
 
 
 class FeedFaces:
-    """The titles and pictures that feeds give themselves, remembered for `FACES_KEPT` seconds."""
+    """The titles and pictures that feeds give themselves, and the kinds of internal feeds.
+
+    They are remembered for `FACES_KEPT` seconds.
+    """
 
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
-        self._known: BoundedCache[str, tuple[float, tuple[str, str]]] = BoundedCache(_MOST_FACES)
+        self._known: BoundedCache[str, tuple[float, tuple[str, str, str]]] = BoundedCache(_MOST_FACES)
 
-    async def of(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Title and picture of these feeds, by id, empty if they have none; those that can't be read are left out.
+    async def of(self, ids: Collection[str]) -> dict[str, tuple[str, str, str]]:
+        """Title, picture and kind of these feeds, by id, empty for none; those that can't be read are left out.
 
         No round trip if all are known.
         """
@@ -400,10 +403,15 @@ class FeedFaces:
         known = {id_: held for id_ in ids if (held := self._known.get(id_)) and now - held[0] < FACES_KEPT}
         if missing := [id_ for id_ in ids if id_ not in known]:
             records = await self._feeds.within_reach(missing)
-            read = {id_: (now, (record.title or "", record.icon)) for id_, record in records.items()}
+            read = {id_: (now, _face(record)) for id_, record in records.items()}
             self._known.update(read)
             known |= read
         return {id_: face for id_, (_, face) in known.items()}
+
+
+def _face(record: FeedRecord) -> tuple[str, str, str]:
+    address = InternalAddress.of(record.url)
+    return record.title or "", record.icon, address.kind if address is not None else ""
 
 
 class PostViews:
@@ -427,7 +435,7 @@ class PostViews:
             return visit.site.pages.href(path) if path else ""
 
         own = self._own_names.last(user).own
-        faces = {id_: (own.get(id_) or title, photo) for id_, (title, photo) in faces.items()}
+        faces = {id_: (own.get(id_) or title, photo, kind) for id_, (title, photo, kind) in faces.items()}
         # A long post with thousands of elements takes a second, so use a thread; and only one per user, so that one
         # user can't occupy all threads.
         async with visit.site.turns.of(user):
