@@ -2,7 +2,8 @@
 
 A view with an index (all, unread) takes one script call, which also checks the token, if any. The other views (read,
 one source) filter its rows and examine at most `EXAMINED` ids per request, so their cost is bounded. If the source has
-no more posts than that, they are looked up instead: those of a quiet feed are behind any number of others.
+no more posts than that, and the user not too many channels, they are looked up instead: those of a quiet feed are
+behind any number of others.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from microsub.timelines.timelinekeys import batch_for
 EXAMINED = 1000
 """Maximum number of ids that one request examines for a view without an index."""
 _STEP, _GLOBAL_STEP = 250, 100
+_MOST_LOOKED_UP = 50_000
+"""Maximum number of look-ups of a source's posts in all channels: to examine ids takes as long."""
 
 NEWEST, _NEWEST_OF_ALL, _FEWEST = 122, 600, 24
 """Unread items of a channel that are kept in their order: six pages, and some that may still come; of all channels of a
@@ -76,8 +79,8 @@ async def read_page(
     found = _Found(query, piece, upward=span.direction == "before")
     more = await found.take(piece, items)
     if more and query.source is not None:
-        ids = await items.newest(query.source, EXAMINED + 1)
-        if len(ids) <= EXAMINED:
+        uids, ids = await asyncio.gather(channels_named(redis, user, uid), items.newest(query.source, EXAMINED + 1))
+        if len(ids) <= EXAMINED and len(ids) * len(uids) <= _MOST_LOOKED_UP:
             return scope, await _among(redis, user, uid, query, ids, piece)
     while more:
         span = span._replace(direction=span.direction or "after", cursor=found.last)

@@ -16,6 +16,7 @@ from microsub.timelines.add import Added, TimelineTarget
 from microsub.timelines.rules import set_apart
 from microsub.timelines.sync.arrivals import keep_order
 from tests.support.one_reader import ANN, NOW, OneReader, item
+from tests.support.redis_wrappers import Between
 
 
 async def test_a_large_first_fill_keeps_its_time_of_following(world: OneReader) -> None:
@@ -144,6 +145,32 @@ async def test_posts_of_one_source_are_found_behind_any_number(world: OneReader,
             if cursor is None or (direction == "after" and not page.older):
                 break
         assert (seen if direction == "after" else seen[::-1]) == expected
+
+
+async def test_one_source_in_hundreds_of_channels_is_bounded(world: OneReader) -> None:
+    """In all channels, few posts are looked up; many are found by examining posts, as those of a large feed."""
+    redis, visits = world.redis, 0
+
+    async def before(name: str, args: Any) -> None:
+        nonlocal visits
+        visits += name == "timeline_shown"
+
+    world = OneReader(Between(redis, before))
+    await world.follow("home", "2")
+    await world.follow("home", "3")
+    await redis.command("ZADD", keys.channels(ANN), *(part for n in range(500) for part in (10 + n, f"c{n}")))
+    await redis.pipeline([("HSET", keys.channel(ANN, f"c{n}"), "name", f"C{n}") for n in range(500)])
+    await world.add("home", *(item(n) for n in range(2000, 2300)))
+    await world.add("home", *(item(n) for n in range(1, 801)), feed="2")
+    await world.add("home", *(item(n) for n in range(900, 930)), feed="3")
+    for source, ids, most in (("2", range(800, 0, -1), 0), ("3", range(929, 899, -1), 10)):
+        visits, seen, query = 0, list[str](), PageQuery(limit=20, source=source)
+        page = await world.timelines.page(ANN, "global", query, NOW)
+        while page.older:
+            seen += page.ids
+            page = await world.timelines.page(ANN, "global", query._replace(after=page.end()), NOW)
+        assert [*seen, *page.ids] == [str(n) for n in ids]
+        assert visits <= most
 
 
 async def test_an_unfollow_that_meets_a_refollow_takes_nothing(world: OneReader) -> None:
