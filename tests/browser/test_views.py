@@ -1502,3 +1502,22 @@ async def test_a_line_is_marked_by_mouse(browser: Browser, server: ReadingServer
         assert await page.locator(".post.is-open").count() == 0
         await page.keyboard.press("e")
         await page.get_by_text("You can reply from your own site once you allow it in the settings.").wait_for()
+
+
+async def test_channels_narrow_while_one_types(browser: Browser, server: ReadingServer) -> None:
+    """On the page to which a key leads; Enter opens the only one."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "zoe", "/channel/home?show=all")
+        async with page.expect_event("load"):
+            await here.keys("g", "l")
+        names = page.locator("main .found .name")
+        every = await names.all_inner_texts()
+        await page.locator("#words").press_sequentially("mo")
+        await expect(names).to_have_text(["More"])
+        await expect(page.locator("#found")).to_have_text("1 channel")
+        await page.locator("#words").fill("")
+        await expect(names).to_have_text(every)
+        await page.locator("#words").press_sequentially("mo")
+        await expect(names).to_have_text(["More"])
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/channel/more")

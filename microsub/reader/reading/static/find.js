@@ -1,28 +1,42 @@
-// Narrows the list of channels while the user types; the server searches, because the page has only a part of the list.
+// Narrows lists of channels while the user types; the server searches, because a page has only a part of the list.
 const PAUSE = 150; // milliseconds without a key
-const form = document.getElementById("find");
-const list = document.querySelector("#channels ul");
-const status = document.querySelector("#channels [aria-live]");
-const [before, said] = [[...list.children], status.textContent];
-let waiting = 0;
 
-async function find(words) {
-  const reply = await fetch(`${form.action}?${new URLSearchParams({ q: words })}`);
-  const page = new DOMParser().parseFromString(await reply.text(), "text/html");
-  const found = page.querySelector(".found");
-  if (found && form.elements.q.value.trim() === words) {
-    list.replaceChildren(...found.children);
-    status.textContent = page.getElementById("found").textContent;
+function narrow(form, list, status) {
+  const [before, said] = [[...list.children], status.textContent];
+  const further = form.parentElement.querySelector(":scope > .found + nav"); // pages of the whole list
+  let waiting = 0;
+
+  function show(lines, text) {
+    list.replaceChildren(...lines);
+    status.textContent = text;
+    further?.toggleAttribute("hidden", lines !== before);
   }
+
+  async function find(words) {
+    const reply = await fetch(`${form.action}?${new URLSearchParams({ q: words })}`);
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const found = page.querySelector(".found");
+    if (found && form.elements.q.value.trim() === words) {
+      show([...found.children], page.getElementById("found").textContent);
+    }
+  }
+
+  form.addEventListener("input", () => {
+    clearTimeout(waiting);
+    const words = form.elements.q.value.trim();
+    if (words || form.elements.q.defaultValue) { // a page that came with words has only what they find
+      waiting = setTimeout(() => find(words).catch(() => {}), PAUSE);
+    } else {
+      show(before, said);
+    }
+  });
 }
 
-form.addEventListener("input", () => {
-  clearTimeout(waiting);
-  const words = form.elements.q.value.trim();
-  if (words) {
-    waiting = setTimeout(() => find(words).catch(() => {}), PAUSE);
-  } else {
-    list.replaceChildren(...before);
-    status.textContent = said;
+for (const [form, list, status] of [
+  ["find", "#channels ul", "#channels [aria-live]"], // beside the page
+  ["find-here", "main .found", "#found"],
+]) {
+  if (document.getElementById(form)) {
+    narrow(document.getElementById(form), document.querySelector(list), document.querySelector(status));
   }
-});
+}
