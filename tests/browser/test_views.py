@@ -1521,3 +1521,33 @@ async def test_channels_narrow_while_one_types(browser: Browser, server: Reading
         await expect(names).to_have_text(["More"])
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/channel/more")
+
+
+@pytest.mark.parametrize("leave", ["F", "reload"])
+async def test_the_way_back_leads_into_an_open_post(browser: Browser, server: ReadingServer, leave: str) -> None:
+    """To the same line of its text; one that was marked as unread stays closed."""
+    top = "Math.round(document.activeElement.getBoundingClientRect().top)"
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "uma", "/channel/home?show=all")
+        await page.set_viewport_size({"width": 1280, "height": 240})
+        await look(page, "List")
+        opened = page.locator(".post").nth(4)
+        for is_read in (True, False):
+            await opened.focus()
+            if not await page.locator(".post.is-open").count():
+                await page.keyboard.press("o")
+            await page.locator(".post.is-open.is-read").wait_for()
+            if not is_read:
+                async with page.expect_response("**/marks"):
+                    await page.keyboard.press("m")
+            await page.evaluate(f"scrollBy({{top: {top} + 60, behavior: 'instant'}})")
+            async with page.expect_event("load"):
+                await (page.keyboard.press("F") if leave == "F" else page.reload())
+            if leave == "F":
+                await page.go_back()
+            await expect(opened).to_be_focused()
+            if is_read:
+                await expect(opened).to_contain_class("is-open")
+                await page.wait_for_function(f"() => Math.abs({top} + 60) < 24")
+            else:
+                assert await page.locator(".post.is-open").count() == 0

@@ -76,11 +76,12 @@ function number() {
 const MOST_AFTER = 30; // posts from which the place is found: those that are read may have left the list
 const MOST_PLACES = 10;
 
-/** The posts from the one with the focus on, or from the first one in view, and how far below the window's top they begin. */
+/** The posts from the place on, or from the first one in view; how far below the window's top they begin; and whether the first is open. */
 function placeHere() {
   const all = posts();
   const at = all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
-  return at < 0 ? [[]] : [all.slice(at, at + MOST_AFTER).map((post) => post.dataset.id), all[at].getBoundingClientRect().top];
+  const ids = all.slice(at, at + MOST_AFTER).map((post) => post.dataset.id);
+  return at < 0 ? [[]] : [ids, all[at].getBoundingClientRect().top, all[at].matches(".is-open.is-read")];
 }
 
 const placesLeft = () => JSON.parse(sessionStorage.getItem("places") || "[]").filter(([path]) => path !== location.href);
@@ -103,13 +104,16 @@ function goBack() {
   const visited = visitedPost();
   const isBack = visited || ["back_forward", "reload"].includes(performance.getEntriesByType("navigation")[0]?.type);
   const [, ...back] = JSON.parse(sessionStorage.getItem("places") || "[]").find(([path]) => path === location.href) ?? [];
-  const [ids = [], top] = JSON.parse(sessionStorage.getItem("place")) || (isBack ? back : []);
+  const [ids = [], top, isOpen] = JSON.parse(sessionStorage.getItem("place")) || (isBack ? back : []);
   sessionStorage.removeItem("place");
   const post = visited || ids.map(article).find(Boolean);
   go(post || (location.hash === "#first" ? firstToRead() : null));
   if (post && top !== undefined) {
     history.scrollRestoration = "manual"; // the browser would measure from the top, where posts may have left the list
     stand(post, top);
+    if (isOpen && post.dataset.id === ids[0] && isOn(ids[0], "read")) {
+      open(post).then(() => stand(post, top));
+    }
   }
 }
 
