@@ -278,6 +278,16 @@ async def test_marks_in_a_row_are_undone_one_after_the_other(ann: ReadingVisitor
     assert (told["text"], told["undo"]) == ("2 posts marked as unread in Home.", "")
 
 
+async def test_the_name_in_a_message_is_one_line(ann: ReadingVisitor) -> None:
+    """Without marks that would turn the sentence around, and cut; the form brings the name that its page shows."""
+    await ann.publish("a")
+    page = await ann.get("/channel/home")
+    form = {**fields_of(page.form("/marks/all")), "called": "A\u202eb\r\n<i>%s " + "c" * 10_000}
+    told = json.loads((await ann.browser.post("/marks/all", form, accept=JSON)).response.text)
+    assert told["text"] == f"1 post marked as read in A b <i>%s {'c' * 190}."
+    assert told["text"] in (await ann.get(f"/channel/home?undo={told['undo']}")).text
+
+
 async def test_undo_records_are_bounded(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """In their number and in all their posts: the earliest ones end first."""
     redis, state = ann.server.redis, ReadState(ann.server.redis, ann.server.items)

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from microsub.accounts import UserQuotas
 from microsub.base.clock import DAY
 from microsub.base.errors import InvalidRequest, NotFound
+from microsub.base.plaintext import on_one_line
 from microsub.base.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.frame import ReaderSite
@@ -176,7 +177,7 @@ class MarkForms:
 
     async def _done(self, visit: PageVisit, text: str, marked: Marked, **more: object) -> Response:
         """The reply to marks, which can be undone; `text` is said if there are none."""
-        user, place = visit.require_session().user, visit.form.text("called")[:_LONGEST_NAME]
+        user, place = visit.require_session().user, on_one_line(visit.form.text("called"))[:_LONGEST_NAME]
         record = await self._undo.remember(user, marked, place)
         return await self._reply(visit, _marked(visit, record) if record is not None else text, record, **more)
 
