@@ -151,7 +151,7 @@ def _take_pictures(browser: Browser, state: Any, page: Page) -> None:
             if name == "reading":
                 shown.get_by_label("Feeds in Reading").click()
                 shown.locator("#channels .branch .count").first.wait_for()
-            for box in shown.locator("#feeds [name=feed]").all()[:2]:
+            for box in shown.locator("#feeds input[name=feed]").all()[:2]:
                 box.check()
             shown.evaluate("document.activeElement.blur()")
             shown.mouse.move(0, 0)
