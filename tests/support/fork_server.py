@@ -208,7 +208,9 @@ def _serve(listener: socket.socket) -> dict[str, Any]:
         if wake in ready:
             os.read(wake, 4096)
             _reap(links)
-        if 0 in ready:
+        if 0 in ready:  # a test run that was killed ends nothing by itself
+            for running in links:
+                os.kill(running, signal.SIGTERM)
             os._exit(0)
         if listener not in ready:
             continue
