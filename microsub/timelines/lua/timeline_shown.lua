@@ -8,8 +8,8 @@
 --       ''  5 uid: or 'global'  6 visited: number of channels visited before  7.. ids
 -- reply {'channel'} no such channel or user; otherwise {'', {uid, name, …} of the channels that occur, 'place …' one
 --       per id: which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for
---       saved, 'score …' one per id, '-' for none, how many channels were visited, or 0 if all were}. An item is unread if it is unread in any channel,
---       and then such a channel is named.
+--       saved, 'score …' one per id, '-' for none, how many channels were visited, or 0 if all were}. An item is unread
+--       if it is unread in any channel, and then such a channel is named.
 -- include: active
 -- include: unread
 local MOST_STEPS = 10000
@@ -57,4 +57,5 @@ if count > 0 then
   for i = 1, count do saved[i] = saved[i] and '1' or '0' end
 end
 if last >= #uids or count == 0 then last = 0 end
-return { '', names, table.concat(places, ' '), table.concat(flags), table.concat(saved, '', 1, count), table.concat(stands, ' '), last }
+local kept = table.concat(saved, '', 1, count)
+return { '', names, table.concat(places, ' '), table.concat(flags), kept, table.concat(stands, ' '), last }
