@@ -45,7 +45,7 @@ end
 
 -- note_readings(key, time, ids): the items are read since that Unix time, but those that are already, stay so since
 -- theirs. forget_readings(key, ids): they aren't read. Both return the number of items that changed. Of items that were
--- unread until now (`are_new`), none is looked for: in a large channel that takes longer than all the rest.
+-- unread until now (`are_new`), none is looked for, which would take a sixth of the time of many in a large channel.
 local function note_readings(key, time, ids, are_new)
   local time_bytes, known, records, count = bytes_of(time), {}, {}, 0
   for _, id in ipairs(ids) do
