@@ -32,12 +32,11 @@ from microsub.timelines.feed_names import feed_name
 from microsub.timelines.full_text import ShownText, shown_text
 from microsub.timelines.item_cache import ItemCache
 from microsub.timelines.own_view import OwnView
-from microsub.timelines.pages import NewestUnread, read_page, rows_in, shown, walk_rows
+from microsub.timelines.pages import EXAMINED, NewestUnread, read_page, rows_in, shown, walk_rows
 from microsub.timelines.restore import states_of
 from microsub.timelines.splicer import Splicer
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, keep_order, read_arrivals, unread_in
 
-_UNREAD_PAGE = 100
 MOST_COUNTED = 10_000
 """Unread items of a channel that are counted by feed, the newest ones."""
 _MOST_ITEMS = 100_000
@@ -178,7 +177,7 @@ class ReaderViews:
     async def unread_of(self, user: str, uid: str, source: str, now: float, after: Cursor | None = None) -> list[str]:
         """The ids of all unread items of a feed in a channel, newest first; only those after `after`."""
         found: list[str] = []
-        query: PageQuery | None = PageQuery(_UNREAD_PAGE, after=after, view="unread", source=source)
+        query: PageQuery | None = PageQuery(EXAMINED, after=after, view="unread", source=source)
         while query is not None:
             page = await self.rows(user, uid, query, now)
             found += page.ids

@@ -29,7 +29,7 @@ from microsub.model.reader import PageQuery
 from microsub.reader.reading.posts import PostForms, PostView
 from microsub.redis import keys
 from microsub.server.app import create_app
-from microsub.timelines import feed_names
+from microsub.timelines import feed_names, pages
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts
@@ -154,6 +154,27 @@ async def test_a_feed_of_others_has_no_page(ann: ReadingVisitor, monkeypatch: py
     for path in (f"/feed/{feed}?channel=home", f"/feed/{feed}", f"/feed/{feed}?show=unread", "/feed/999999"):
         assert (await ann.get(path)).status == 404, path
     assert len(await bob.titles(f"/feed/{feed}")) == 5
+
+
+async def test_all_posts_of_a_feed_are_looked_up_once(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To mark them, however many are unread."""
+    monkeypatch.setattr("microsub.timelines.pages._STEP", 7)
+    await ann.server.follow_unscheduled(OTHER, "ann", "home")
+    await ann.publish("first")
+    await ann.publish(*[f"old {n}" for n in range(230)], at=NOON + 500)
+    await ann.publish(*[f"new {n}" for n in range(20)], feed=OTHER, at=NOON + 1000)
+    feeds = {one.url: feed for feed, one in (await ann.server.channels.followed_feeds("ann")).items()}
+    page = await ann.get(f"/feed/{feeds[FEED]}?channel=home")
+    looked, original = [], pages.shown
+
+    async def counting(*args: Any, **more: Any) -> Any:
+        looked.append(args)
+        return await original(*args, **more)
+
+    monkeypatch.setattr(pages, "shown", counting)
+    done = await ann.browser.submit(page, "/marks/all")
+    assert len(looked) == 1
+    assert "231 posts marked as read in A blog." in (await ann.get(done.location)).text
 
 
 async def test_a_post_has_a_page(ann: ReadingVisitor) -> None:
