@@ -1,6 +1,6 @@
 """A periodic look at all followed feeds, so that pages about thousands of them read only a few keys.
 
-One worker at a time reads all feeds and stores their order by health, the channels in which some need attention, the
+One worker at a time reads all feeds and stores their order by health, the channels in which some can't be read, the
 hosts that are held, and sums. A page reads these, and the records of the feeds that it shows.
 """
 
@@ -192,7 +192,7 @@ class Survey:
         return await self._holds.between(f"({now:.3f}", "+inf", count)
 
     async def attention(self, user: str) -> Mapping[str, int]:
-        """The number of feeds that need attention in the user's channels, by uid; channels without any are left out.
+        """The number of feeds that can't be read in the user's channels, by uid; channels without any are left out.
 
         Empty while it can't be read: its master of a cluster may be away, and the user's own may not.
         """
@@ -206,7 +206,7 @@ class Survey:
             return {uid: int(count) for uid, count in orjson.loads(said).items()}
 
     async def note_attention(self, user: str, uid: str, count: int) -> None:
-        """Store how many feeds of the channel need attention, after a request that has read all of them."""
+        """Store how many feeds of the channel can't be read, after a request that has read all of them."""
         known = await self.attention(user)
         if known.get(uid, 0) == count:
             return

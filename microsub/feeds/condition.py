@@ -46,16 +46,18 @@ class FeedCondition:
     error: str
     failures: int
     pushed: bool
-    needs_attention: bool
-    """The feed is gone, or could not be read for a day."""
     answers: tuple[Answer, ...] = ()
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the feed can't be read: it is gone, or its last poll failed."""
+        return self.state in {"gone", "failing"}
 
     @classmethod
     def of(cls, feed: FeedRecord, now: float) -> FeedCondition:
         """The condition of a feed from its record."""
         last_post, gap = (number(feed.extra.get(name)) or 0.0 for name in ("last_change", "gap"))
         is_failing = bool(feed.failures or feed.gone)
-        since = feed.last_success or feed.created or now
         state = state_of(feed)
         return cls(
             "quiet" if state == "ok" and now - last_post > MONTH else state,
@@ -68,7 +70,6 @@ class FeedCondition:
             (feed.last_error or "") if is_failing else "",
             feed.failures,
             push_health(feed, now).pushed,
-            feed.gone or (is_failing and now - since >= DAY),
             tuple(_answers(feed)),
         )
 

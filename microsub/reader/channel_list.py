@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -30,7 +30,7 @@ class ChannelLink:
     is_marked: bool
     """Whether something is unread, for channels that show only this."""
     attention: int
-    """Feeds in the channel that need attention."""
+    """Feeds in the channel that can't be read."""
     health: str
     """The page about these feeds."""
     branch: str
@@ -67,6 +67,13 @@ class ChannelLinks(tuple[ChannelLink, ...]):
         kept = {link.uid for link in own} | RESERVED
         return [link for link in self if link.uid in kept]
 
+    def marked(self, troubled: Mapping[str, int]) -> ChannelLinks:
+        """The same list with these numbers of feeds that can't be read, by uid; they may be newer than the survey's."""
+        now = ((link, troubled.get(link.uid, 0)) for link in self)
+        links = ChannelLinks(link if link.attention == count else replace(link, attention=count) for link, count in now)
+        links.searches = self.searches
+        return links
+
     @property
     def unread(self) -> dict[str, int]:
         """The counts that the list shows, by uid."""
@@ -102,7 +109,7 @@ class ChannelList:
     """Makes the list of channels next to each page.
 
     `style_of` returns the style of counts that a user's channels inherit; `attention_of` the numbers of feeds that
-    need attention, by uid.
+    can't be read, by uid.
     """
 
     def __init__(
@@ -146,7 +153,7 @@ class _ChannelLine:
         self._link: ChannelLink | None = None
 
     def link(self, count: int, attention: int = 0) -> ChannelLink:
-        """The link with these numbers of unread posts and of feeds that need attention."""
+        """The link with these numbers of unread posts and of feeds that can't be read."""
         known = self._link
         if known is None or (count, attention) != (known.count, known.attention):
             known = self._link = ChannelLink(

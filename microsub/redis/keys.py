@@ -165,7 +165,7 @@ surveyed_feeds = key("survey:feeds")
 """
 
 surveyed_attention = key("survey:attention")
-"""Hash: user → JSON: channel uid → number of its feeds that need attention, as of the last survey; channels without
+"""Hash: user → JSON: channel uid → number of its feeds that can't be read, as of the last survey; channels without
 such feeds are left out. Lifetime: a day after it. `admin.survey`; read by the reader's list of channels.
 """
 

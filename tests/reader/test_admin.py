@@ -322,8 +322,7 @@ def test_how_a_feed_is() -> None:
     assert of(last_success=now, gap=day, last_change=now - day).state == "ok"
     assert of(created=now).state == "new"
     briefly = of(failures=2, last_success=now - 60, last_error="status: 500", last_change=now)
-    assert (briefly.state, briefly.needs_attention, briefly.error) == ("failing", False, "status: 500")
-    assert of(failures=9, last_success=now - 2 * day).needs_attention
+    assert (briefly.state, briefly.needs_attention, briefly.error) == ("failing", True, "status: 500")
     gone = of(gone=True, next_poll=now)
     assert (gone.state, gone.needs_attention, gone.next) == ("gone", True, 0.0)
     record = FeedRecord("1", FEED)

@@ -331,10 +331,12 @@ async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor)
 
 
 async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisitor) -> None:
-    """Next to the channel, with a text for screen readers; it links to these feeds, and is correct from then on."""
-    server, day = ann.server, 86_400.0
-    survey = server.parts.survey
-    trouble = {"failures": "9", "last_error": "status: 500", "last_success": str(server.now - 2 * day)}
+    """Next to the channel, with a text for screen readers; it links to these feeds, and is correct from then on.
+
+    It counts the feeds whose condition is red, those whose last check failed; so does the table of all feeds.
+    """
+    server, survey = ann.server, ann.server.parts.survey
+    trouble = {"failures": "1", "last_error": "status: 500", "last_success": str(server.now - 60)}
     await server.follow_unscheduled("https://broken.example/feed", "ann", "home")
     quiet = await server.follow_unscheduled("https://quiet.example/feed", "ann", "later")
     await server.feeds.update(quiet.id, {"last_success": str(server.now), "last_change": "1"})
@@ -342,10 +344,17 @@ async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisito
     await server.feeds.update("2", trouble)
     await survey.look(server.now)
     (number,) = (await ann.get("/")).tree.css("#channels .attention")
-    assert number.text() == "1Home: 1 feed needs attention"
+    assert number.text() == "1Home: 1 feed can’t be read"
     page = await ann.get(number.attributes["href"] or "")
+    assert len(page.tree.css(".sources .trouble")) == 1
     assert [node.text() for node in page.tree.css(".sources h3")] == ["https://broken.example/feed"]
-    assert "1 feed needs attention" in page.tree.css_first("#sources").text()
+    assert "1 feed can’t be read" in page.tree.css_first("#sources").text()
+    await server.feeds.update(quiet.id, trouble)
+    table = await ann.get("/feed")
+    assert table.tree.css_first("p .trouble").text() == "2 can’t be read"
+    signs = [one.text() for one in table.tree.css("#channels .attention")]
+    assert signs == ["1Home: 1 feed can’t be read", "1Later: 1 feed can’t be read"], "without a survey in between"
+    await server.feeds.update(quiet.id, {"failures": "0"})
     await ann.browser.submit(page, "/channels/home/end", feed="2")
     await ann.get("/channels/home")
     assert not (await ann.get("/")).tree.css("#channels .attention")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -71,18 +72,13 @@ class FeedRow:
         """How many posts the feed has in a week."""
         return self.condition.posts_a_month * _WEEK / _MONTH
 
-    @property
-    def has_trouble(self) -> bool:
-        """Whether the feed can't be read now."""
-        return self.condition.state in {"failing", "gone"}
-
 
 _SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
     "name": lambda row: by_name(row.name),
     "channel": lambda row: (by_name(row.channel.name), by_name(row.name)),
     "posts": lambda row: (-row.posts_a_week, by_name(row.name)),
     "last": lambda row: (-row.condition.last_post, by_name(row.name)),
-    "trouble": lambda row: (not row.has_trouble, not row.condition.needs_attention, by_name(row.name)),
+    "trouble": lambda row: (not row.condition.needs_attention, row.condition.state != "gone", by_name(row.name)),
 }
 
 
@@ -364,6 +360,7 @@ class FeedPages:
 
         # In a thread, because there may be thousands of feeds.
         everything, named = await asyncio.to_thread(rows)
+        troubled = Counter(row.channel.uid for row in everything if row.condition.needs_attention)
         return visit.page(
             "feeds.html",
             listed=ListPart.of(named, given.get("from", ""), MOST_LISTED),
@@ -372,13 +369,13 @@ class FeedPages:
             all_ticked="all" in visit.query,
             words=words,
             followed=len(everything),
-            troubled=sum(row.has_trouble for row in everything),
+            troubled=troubled.total(),
             order=order,
             now=visit.now,
             waiting=sum(waits_for_refresh(one, asked) for one in records.values()) if is_refreshing else None,
             refreshed=any((one.last_poll or 0.0) >= asked for one in records.values()),
             left_out=[at for one in records.values() if (at := free_again(one, asked))] if is_refreshing else [],
-            channels=links,
+            channels=links.marked(troubled),
         )
 
     async def _notice(self, visit: PageVisit) -> Response:
