@@ -155,11 +155,18 @@ class PageVisit:
 
         Raises NotHere.
         """
-        host = self.request.headers.get("host", "")
-        base = self.site.address.base(host)
-        if base is None:
-            raise NotHere(host)
-        return base
+        if self._base is None:
+            raise NotHere(self.request.headers.get("host", ""))
+        return self._base
+
+    @cached_property
+    def _base(self) -> str | None:
+        return self.site.address.base(self.request.headers.get("host", ""))
+
+    def leaves(self, url: str) -> bool:
+        """Whether an address leads to another page on the web than those of this server."""
+        is_web = url[:8].lower().startswith(("http://", "https://"))
+        return is_web and not (self._base and f"{url}/".startswith(f"{self._base}/"))
 
     @property
     def address(self) -> str:
@@ -287,7 +294,7 @@ class PageVisit:
         path = self.request.url.path
         everywhere = {
             **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
-            **{"display": self.display, "looks": self.looks, "path": path},
+            **{"display": self.display, "looks": self.looks, "path": path, "leaves": self.leaves},
             "opened": path if self.request.method == "GET" and status < 400 else "/",
         }
         if taken := everywhere.keys() & values.keys():

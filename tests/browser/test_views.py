@@ -41,7 +41,8 @@ def _pictures(feeds: Publisher) -> bytes:
     names = ("A cat", "A link", "A dog")
     urls = [feeds.serve_document(f"/{number}.gif", GIF, "image/gif") for number in range(3)]
     first, linked, last = (f"<img src='{url}' alt='{name}'>" for url, name in zip(urls, names, strict=True))
-    body = html.escape(f"<p>{first}</p><p><a href='https://a.example/'>{linked}</a></p><p>{last}</p>").encode()
+    story = feeds.serve_document("/story", b"<!doctype html><title>The story</title>", "text/html")
+    body = html.escape(f"<p>{first}</p><p><a href='{story}'>{linked}</a></p><p>{last}</p>").encode()
     return rss([("art", "Art", dated(1)[0][2])]).replace(b"About Art<", body + b"<")
 
 
@@ -1320,6 +1321,31 @@ async def test_a_picture_is_shown_whole(browser: Browser, server: ReadingServer)
         await page.keyboard.press("Escape")
         assert not await shown.is_visible()
         assert await page.locator(".post.is-read").count() == 0
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_originals_open_beside_the_list(browser: Browser, server: ReadingServer, *, scripts: bool) -> None:
+    """From the text, by the button and by key; the list stays as it is, with the post marked as read."""
+    async with tab(browser, scripts=scripts) as here:
+        page = await server.sign_in(here, "ann", "/channel/art?show=all")
+        await look(page, "Full")
+        post = page.locator(".post")
+        for way in ("text", "button", "key") if scripts else ("text", "button"):
+            if scripts and await post.locator("[data-act=read][aria-pressed=true]").count():
+                await post.locator("[data-act=read]").click()
+                await expect(post).not_to_contain_class("is-read")
+            async with here.context.expect_page() as opened:
+                if way == "key":
+                    await here.keys("j", "v")
+                else:
+                    await post.locator("a img[alt='A link']" if way == "text" else "[data-original]").click()
+            beside = await opened.value
+            if way == "text":
+                assert await beside.title() == "The story"
+            await beside.close()
+            if scripts and way != "text":
+                await expect(post).to_contain_class("is-read")
+        assert page.url.endswith("/channel/art?show=all")
 
 
 async def test_large_text_leaves_cards_and_pages_their_words(browser: Browser, server: ReadingServer) -> None:

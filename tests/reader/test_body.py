@@ -66,6 +66,15 @@ def test_a_footnote_is_reached_inside_its_post() -> None:
     )
 
 
+def test_links_that_leave_the_server_open_a_tab() -> None:
+    """As the page says, whatever their publisher wrote; other links and pictures don't."""
+    fit = body_fitter(lambda url: f"/image/{url[-1]}", picture="Picture", leaves=lambda url: url.startswith(BASE))
+    own = '<a href="#fn" target="_blank">1</a><p id="fn"><img src="/1"></p><a href="mailto:ann@a.example">Ann</a>'
+    assert "target" not in fit(clean_html(own, BASE))
+    fitted = fit(clean_html('<a title="a > b" href="/x?a=1&amp;b=2" target="x"><img src="/1"></a>', BASE))
+    assert fitted.count("target") == fitted.count(' target="_blank"><img') == 1
+
+
 RAW = [
     "<script>ran(1)</script>",
     "<img src=x onerror=ran(1)>",

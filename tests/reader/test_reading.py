@@ -35,7 +35,7 @@ from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts
 from tests.support.redis_wrappers import Between, CountingRedis
 from tests.support.threads import HeldWork
-from tests.support.visitor import Visitor
+from tests.support.visitor import Visitor, fields_of
 from tests.support.world import World
 
 
@@ -587,6 +587,44 @@ async def test_own_names_cost_a_page_no_round_trip(ann: ReadingVisitor, server: 
     await server.channels.unfollow("ann", "home", feed.feed)
     await page()
     assert await page() == (usual, False)
+
+
+async def test_publishers_pages_open_beside_the_list(ann: ReadingVisitor) -> None:
+    """In a tab, from the head, the text and the actions of a post, in every view; pages of this server don't."""
+    written = (ADDRESS, f"{ADDRESS}/feed", "HTTPS://a.example/?a=1&amp;b=2", "mailto:a@a.example", "#n12345678-a")
+    chapters = (PodcastChapter(0.0, "Start", "https://a.example/start"),)
+    post = Entry(
+        guid="1",
+        url="https://a.example/1",
+        name="One",
+        in_reply_to=(f"{ADDRESS}/feeds/x",),
+        content=Content("".join(f'<a href="{url}">More</a>' for url in written), "More"),
+        author=Card(name="Ann", url="https://a.example/ann"),
+        like_of=("https://b.example/1",),
+        review=Review(item=Card(name="Tea", url="https://a.example/tea")),
+        enclosure=(Enclosure("https://a.example/1.mp3", "audio/mpeg"),),
+        podcast=Podcast(
+            chapter=chapters,
+            person=(Participant("Bea", url="https://a.example/bea"),),
+            transcript=(Transcript("https://a.example/words"),),
+            funding=(Support("https://a.example/pay"),),
+        ),
+    )
+    path = f"/post/{await ann.publish_entry(post)}"
+    for view in ("list", "cards", "full"):
+        page = await ann.get("/channel/home")
+        await ann.browser.post("/view", {**fields_of(page.form("/view")), "view": view})
+        page = await ann.get("/channel/home")
+        assert page.tree.css_first("[data-original]").attributes["target"] == "_blank"
+    found = {}
+    for place in (path, f"{path}/chapters", "/channel/home"):
+        shown = (await ann.get(place)).tree.css("main a[href]")
+        links = {one.attributes["href"] or "": one.attributes for one in shown}
+        away = {url for url in links if url.lower().startswith("http") and not url.startswith(ADDRESS)}
+        assert {url for url, has in links.items() if "target" in has} == away, place
+        assert all({"noopener", "noreferrer"} <= set((links[url]["rel"] or "").split()) for url in away), place
+        found[place] = len(away)
+    assert found == {path: 11, f"{path}/chapters": 2, "/channel/home": 5}
 
 
 async def test_a_text_that_was_cut_leads_to_the_original(ann: ReadingVisitor) -> None:

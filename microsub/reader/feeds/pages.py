@@ -296,7 +296,7 @@ class FeedPages:
         title, found = await self._articles.try_newest(record, own)
         if isinstance(found, NoArticle):
             return title, "", found.why
-        fit = body_fitter(await self._pictures(visit))
+        fit = body_fitter(await self._pictures(visit), leaves=visit.leaves)
         html = fit(beginning_of(found.html or ""))
         return title, Markup(html), ""  # noqa: S704 - written by the sanitiser
 

@@ -2,7 +2,8 @@
 
 Stored HTML is already sanitised (`formats.html.sanitise`). Here it is fitted into a page: nothing in it can be mistaken
 for a part of the interface, pictures are loaded through our proxy, and players become links, since the page's policy
-allows no foreign frames or media. Finally the parser applies a shorter list of allowed tags than for stored HTML.
+allows no foreign frames or media. Links that leave the server open a tab: behind them a list of unread posts would no
+longer have the post. Finally the parser applies a shorter list of allowed tags than for stored HTML.
 """
 
 from __future__ import annotations
@@ -46,22 +47,42 @@ _ALIGNED = frozenset({"left", "center", "right"})
 _MOST_TITLE = 600
 _SMALL = 64
 """Pixels of a picture that is shown whole."""
+_LINK = re.compile(r'<a\b(?:[^>"]|"[^"]*")*>')
 _LINKS_AND_PICTURES = re.compile(r'</a>|<a\b(?:[^>"]|"[^"]*")*>|<img\b(?:[^>"]|"[^"]*")*>')
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
 
 
-def body_fitter(image: ImageAddress, hits: SearchHits = NO_HITS, picture: str = "") -> Callable[[str], str]:
+def nowhere(_url: str) -> bool:
+    """Whether an address leads away, if none does."""
+    return False
+
+
+def body_fitter(
+    image: ImageAddress, hits: SearchHits = NO_HITS, picture: str = "", leaves: Callable[[str], bool] = nowhere
+) -> Callable[[str], str]:
     """A rewriter that fits stored HTML into an element of a page, with pictures at those addresses, and marked hits.
 
-    Pictures are links to themselves if there is a word for a `picture` that has no description.
+    Pictures are links to themselves if there is a word for a `picture` that has no description. Links that lead where
+    `leaves` says so open a tab.
     """
     cleaner = _cleaner(image)
 
     def fitted(html: str) -> str:
-        cleaned = cleaner.clean(_marked_up(hits.html(html)))
+        cleaned = _in_tabs(cleaner.clean(_marked_up(hits.html(html))), leaves)
         return _linked_pictures(cleaned, picture) if picture else cleaned
 
     return fitted
+
+
+def _in_tabs(html: str, leaves: Callable[[str], bool]) -> str:
+    """The same with links that open a tab."""
+
+    def opened(found: re.Match[str]) -> str:
+        tag = found[0]
+        url = unescape(dict(_ATTRIBUTE.findall(tag)).get("href", ""))
+        return f'{tag[:-1]} target="_blank">' if leaves(url) else tag
+
+    return _LINK.sub(opened, html)
 
 
 def _linked_pictures(html: str, word: str) -> str:

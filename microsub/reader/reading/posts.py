@@ -28,7 +28,7 @@ from microsub.model.jf2 import Card, Content, Entry, Podcast, PodcastChapter, Re
 from microsub.model.reader import NOTIFICATIONS
 from microsub.model.words import count_words
 from microsub.reader.places import POST
-from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
+from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt, nowhere
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import Images
 from microsub.timelines import OwnNames
@@ -189,7 +189,8 @@ def _heading(post: Listed, by: str) -> float | str:
 class PostForms:
     """Input for views of posts: addresses of pictures, faces of feeds, the view, and what to mark; if
     they are `timed`, they say how long reading takes. `picture` is the word for one without a description;
-    notices of this server are shown as `said` in the page's language.
+    notices of this server are shown as `said` in the page's language; links to what
+    it `leaves` for open a tab.
 
     Bodies are complete in the view "whole"; "list" and "cards" have only a beginning as text, the lead.
     """
@@ -201,10 +202,11 @@ class PostForms:
     timed: bool = False
     picture: str = ""
     said: Callable[[str], str] = str
+    leaves: Callable[[str], bool] = nowhere
 
     def views(self, items: Sequence[Mapping[str, Any]]) -> list[PostView]:
         """The items of a page."""
-        fit = body_fitter(self.image, self.hits, self.picture)
+        fit = body_fitter(self.image, self.hits, self.picture, self.leaves)
         return [self._view(item, from_wire(item), fit) for item in items]
 
     def _view(self, item: Mapping[str, Any], entry: Entry, fit: Callable[[str], str]) -> PostView:
@@ -443,6 +445,7 @@ class PostViews:
                 PostForms(
                     *(image, faces, view, hits, visit.display.minutes == "yes", visit.translate(N_("Picture"))),
                     said=lambda text: visit.site.pages.translated(text, visit.language),
+                    leaves=visit.leaves,
                 ).views,
                 items,
             )

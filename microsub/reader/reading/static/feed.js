@@ -465,15 +465,7 @@ export const atPosts = {
     }
     showFullText(post);
   },
-  original: () => {
-    const link = current() && current().querySelector("[data-original]");
-    if (link) {
-      window.open(link.href, "_blank", "noopener,noreferrer");
-      if (!isOn(current().dataset.id, "read")) {
-        change("read", current().dataset.id);
-      }
-    }
-  },
+  original: () => current()?.querySelector("[data-original]")?.click(),
   answer: () => {
     const post = chosen();
     const link = post?.querySelector("[data-answer]");
@@ -536,6 +528,10 @@ export function prepareFeed() {
   document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepPlace));
   feed.addEventListener("keydown", insideFeed);
   feed.addEventListener("click", (event) => {
+    const { id } = event.target.closest("[data-original]")?.closest(".post").dataset ?? {};
+    if (id && !isOn(id, "read")) {
+      change("read", id); // it is read in the tab that opens
+    }
     const link = event.target.closest("[data-open]");
     const row = event.target.closest(".row");
     const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey;
