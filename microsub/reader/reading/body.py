@@ -62,8 +62,8 @@ def body_fitter(
 ) -> Callable[[str], str]:
     """A rewriter that fits stored HTML into an element of a page, with pictures at those addresses, and marked hits.
 
-    Pictures are links to themselves if there is a word for a `picture` that has no description. Links that lead where
-    `leaves` says so open a tab.
+    Pictures are links to themselves if there is a word for a `picture` that has no description. Links that
+    lead away open a tab; `leaves` decides which these are.
     """
     cleaner = _cleaner(image)
 
