@@ -27,6 +27,8 @@ class ChannelLink:
     address: str
     count: int
     unread: int
+    saved: int
+    """Posts in *Saved*; 0 for other channels."""
     is_marked: bool
     """Whether something is unread, for channels that show only this."""
     attention: int
@@ -76,8 +78,8 @@ class ChannelLinks(tuple[ChannelLink, ...]):
 
     @property
     def unread(self) -> dict[str, int]:
-        """The counts that the list shows, by uid."""
-        return {link.uid: link.unread for link in self}
+        """The numbers that the list shows, by uid: of unread posts, and of all posts in *Saved*."""
+        return {link.uid: link.unread or link.saved for link in self}
 
     @property
     def is_long(self) -> bool:
@@ -108,26 +110,34 @@ class ChannelLinks(tuple[ChannelLink, ...]):
 class ChannelList:
     """Makes the list of channels next to each page.
 
-    `style_of` returns the style of counts that a user's channels inherit; `attention_of` the numbers of feeds that
-    can't be read, by uid.
+    `style_of` returns the style of counts that a user's channels inherit; `saved_of` the number of saved posts;
+    `attention_of` the numbers of feeds that can't be read, by uid.
     """
 
     def __init__(
-        self, channels: Channels, style_of: StyleOf, attention_of: Callable[[str], Awaitable[Mapping[str, int]]]
+        self,
+        channels: Channels,
+        style_of: StyleOf,
+        saved_of: Callable[[str], Awaitable[int]],
+        attention_of: Callable[[str], Awaitable[Mapping[str, int]]],
     ) -> None:
         self._channels = channels
         self._style_of = style_of
+        self._saved_of = saved_of
         self._attention_of = attention_of
 
     async def links(self, visit: PageVisit) -> ChannelLinks:
         """The list of the signed-in user: all channels together, the built-in ones, their own. Raises SignInNeeded."""
         user = visit.require_session().user
-        inherited, (names, counts, everything), troubled = await asyncio.gather(
-            self._style_of(user), self._channels.distinct_counts(user), self._attention_of(user)
+        inherited, (names, counts, everything), saved, troubled = await asyncio.gather(
+            self._style_of(user), self._channels.distinct_counts(user), self._saved_of(user), self._attention_of(user)
         )
         lines = _lines_of(names, inherited, visit)
         whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
-        each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
+        each = [
+            line.link(count, troubled.get(line.uid, 0), saved if line.uid == SAVED else 0)
+            for line, count in zip(lines, counts, strict=True)
+        ]
         built_in = sorted((link for link in each if link.uid in RESERVED), key=lambda link: link.uid != SAVED)
         links = ChannelLinks([whole.link(everything), *built_in, *ChannelLinks(each).own])
         links.searches = SearchLink.read(visit.require_session().searches)
@@ -152,16 +162,17 @@ class _ChannelLine:
         self._html = visit.site.pages.macro("links.html", "channel_link", visit.language)
         self._link: ChannelLink | None = None
 
-    def link(self, count: int, attention: int = 0) -> ChannelLink:
-        """The link with these numbers of unread posts and of feeds that can't be read."""
+    def link(self, count: int, attention: int = 0, saved: int = 0) -> ChannelLink:
+        """The link with these numbers of unread posts, of feeds that can't be read, and of saved posts."""
         known = self._link
-        if known is None or (count, attention) != (known.count, known.attention):
+        if known is None or (count, attention, saved) != (known.count, known.attention, known.saved):
             known = self._link = ChannelLink(
                 self.uid,
                 self._name,
                 self._address,
                 count,
                 unread=count if self._style == "count" else 0,
+                saved=saved,
                 is_marked=self._style == "boolean" and count > 0,
                 attention=attention,
                 health=self._health,

@@ -1226,21 +1226,32 @@ async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: Re
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), language
 
 
-async def test_the_heading_of_saved_posts_has_two_lines_on_a_phone(browser: Browser, server: ReadingServer) -> None:
-    """In both languages: what marks them stands beside the name, not alone on a line."""
+async def test_the_heading_of_saved_posts_is_one_line_on_a_phone(browser: Browser, server: ReadingServer) -> None:
+    """In both languages; with unread ones there, two: what marks them stands beside the name, not alone on a line.
+
+    The list of channels says at once how many are saved.
+    """
     async with tab(browser) as here:
         page = await server.sign_in(here, "bea", "/channel/home?show=all")
         await page.keyboard.press("s")
         await page.get_by_text("Saved.").wait_for()
+        await expect(page.locator("#channels [data-channel=saved] .number")).to_have_text("1")
         await page.set_viewport_size({"width": 390, "height": 844})
         for language in ("en", "de"):
             await page.set_extra_http_headers({"accept-language": language})
             await page.goto(f"{server.url}/saved")
             boxes = "['h1', '.marking', '.looks'].map((it) => document.querySelector(it).getBoundingClientRect())"
             name, mark, looks = await page.evaluate(boxes)
+            assert mark["height"] == 0, language
+            assert looks["top"] < name["bottom"], language
+            await here.keys("j", "m")
+            await page.locator(".marking").wait_for()
+            name, mark, looks = await page.evaluate(boxes)
             assert mark["top"] < name["bottom"], language
             assert looks["top"] < mark["bottom"] + 16, language
             assert looks["bottom"] > mark["bottom"], language
+            async with page.expect_response("**/marks"):
+                await page.keyboard.press("m")
 
 
 async def test_open_posts_begin_at_one_height(browser: Browser, server: ReadingServer) -> None:

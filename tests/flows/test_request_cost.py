@@ -114,6 +114,7 @@ async def test_the_round_trips_of_a_timeline_page(measured: Measured, path: str)
         measured.trips()
         shown = await browser.get(path)
         assert len(shown.tree.css(".post")) == 2
+        assert shown.tree.css_first("#channels [data-channel=saved] [data-count]").text() == "0"
     assert measured.trips() <= 2
 
 

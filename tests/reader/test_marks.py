@@ -81,12 +81,22 @@ async def test_our_script_finds_where_it_says_what_it_did(ann: ReadingVisitor) -
 
 
 async def test_saved(ann: ReadingVisitor) -> None:
-    """A saved post is listed under "Saved" until it is removed; reading it there keeps it."""
+    """A saved post is listed under "Saved" until it is removed; reading it there keeps it.
+
+    The list of channels says how many there are, after each change, too.
+    """
     await ann.publish("b", "a")
     page = await ann.get("/channel/home")
-    await ann.change(page, "save", ids(page)[1])
-    saved = await ann.get("/saved")
-    assert titles(saved) == ["a"]
+    number = "#channels [data-channel=saved]"
+    assert page.tree.css_first(f"{number} [hidden]") is not None
+    told = await ann.change(page, "save", ids(page)[1], accept=JSON)
+    assert json.loads(told.response.text)["unread"]["saved"] == 1
+    for is_offered, change in ((False, "unread"), (True, "read"), (False, "read")):
+        saved = await ann.get("/saved")
+        assert titles(saved) == ["a"]
+        assert " ".join(saved.tree.css_first(number).text().split()) == "Saved 1"
+        assert bool(saved.tree.css(".marking:not([hidden])")) is is_offered, "to mark all where something is unread"
+        await ann.change(saved, change, ids(saved)[0])
     await ann.change(saved, "unsave", ids(saved)[0])
     assert await ann.titles("/saved") == []
     assert await ann.titles("/channel/home") == ["b", "a"]

@@ -96,7 +96,10 @@ async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:
 
 
 async def test_one_source(ann: ReadingVisitor) -> None:
-    """Only the posts of one feed, with its name; marking all there doesn't mark those of the other feed."""
+    """Only the posts of one feed, with its name; marking all there doesn't mark those of the other feed.
+
+    It is offered where something is unread.
+    """
     await ann.server.follow_unscheduled(OTHER, "ann", "home")
     await ann.publish("a2", "a1", at=NOON)
     await ann.publish("b2", "b1", feed=OTHER, at=NOON + 100, host="other.example")
@@ -109,6 +112,9 @@ async def test_one_source(ann: ReadingVisitor) -> None:
     assert (await ann.get(settings or "")).tree.css_first("h1").text() == "A blog"
     await ann.mark_all(only)
     assert await ann.titles("/channel/home") == ["a2", "a1"]
+    for path, is_offered in ((f"{sources[0]}&show=all", False), ("/channel/home?show=all", True)):
+        marking = (await ann.get(path)).tree.css_first(".marking")
+        assert ("hidden" not in marking.attributes) is is_offered
 
 
 @pytest.mark.parametrize("examined", [1, 10])

@@ -29,7 +29,7 @@ from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.own_feeds import OwnFeeds
 from microsub.reader.reading.post_page import answering_state
-from microsub.reader.reading.posts import PostViews, grouped, in_order
+from microsub.reader.reading.posts import PostView, PostViews, grouped, in_order
 from microsub.reader.reading.undo import UndoRecords
 from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
@@ -244,6 +244,7 @@ class TimelinePages:
             news=visit.site.pages.href(NEWS) if place.words is None else "",
             live=visit.site.pages.href(LIVE),
             newest=newest,
+            is_unread=_may_be_unread(place, channels, posts, is_whole=not (previous or following)),
             answering=await answering_state(self._answers, visit),
             undo=await self._undo.find(user, visit.query.get("undo", "")),
             back=place.path,
@@ -285,6 +286,13 @@ class TimelinePages:
             return 0
         place = TimelinePlace.of(visit.query.get("channel", ""), visit.query)
         return len((await self._reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)).ids)
+
+
+def _may_be_unread(place: TimelinePlace, channels: ChannelLinks, posts: Sequence[PostView], *, is_whole: bool) -> bool:
+    """Whether a post of the place is unread, or may be on further pages of a feed's posts."""
+    count = next((link.count for link in channels if link.uid == place.uid), 0)
+    is_known = bool(place.source) and is_whole
+    return any(not post.is_read for post in posts) or (count > 0 and not is_known)
 
 
 def _listed(given: str) -> dict[str, list[str]]:

@@ -32,7 +32,7 @@ export function showCounts(unread) {
     if (count !== undefined) {
       shown.dataset.count = count;
       shown.textContent = String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f"); // as the server writes it
-      shown.closest(".count").hidden = count === 0;
+      shown.closest(".count, .number").hidden = count === 0;
     }
   }
   showTotal();
@@ -52,6 +52,9 @@ export function showState(id, act, on) {
     const state = post.querySelector("[data-state]");
     if (state) {
       state.textContent = on ? "" : state.dataset.word;
+    }
+    if (!on) {
+      document.querySelector(".marking")?.removeAttribute("hidden"); // it isn't offered where nothing is unread
     }
   }
 }

@@ -35,7 +35,7 @@ function bringChannels(page) {
       list.insertBefore(row, list.children[at] ?? null);
     } else if (was && is && was.textContent !== is.textContent) {
       [was.textContent, was.dataset.count] = [is.textContent, is.dataset.count];
-      was.closest(".count").hidden = is.closest(".count").hidden;
+      was.closest(".count, .number").hidden = is.closest(".count, .number").hidden;
     }
   });
 }
