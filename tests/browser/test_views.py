@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, CDPSession, Locator, Page, Route, expect
 
-from tests.browser.accessibility import violations
+from tests.browser.accessibility import DESK, PHONE, violations
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.support.polling import dated, rss
@@ -1268,6 +1268,38 @@ async def test_open_posts_begin_at_one_height(browser: Browser, server: ReadingS
         first, *others = sorted(tops, reverse=True)
         assert others[0] - others[-1] <= 1, tops  # rounded
         assert 24 <= others[0] < first
+
+
+HEAD = """(post) => {
+  const boxes = [post, post.previousElementSibling, ...post.querySelectorAll("h2, .from, .face, time")];
+  const [own, line, ...parts] = boxes.map((one) => one.getBoundingClientRect());
+  const [icon, title, from, time] = parts;
+  const style = getComputedStyle(post.querySelector("h2"));
+  const middle = title.top - own.top + parseFloat(style.lineHeight) / 2;
+  const places = [middle, icon.top - own.top, line.top - own.top];
+  return [parseFloat(style.fontSize), from.top - title.bottom, time.width, places];
+}"""
+
+
+@pytest.mark.parametrize("view", ["List", "Cards"])
+async def test_an_open_post_has_a_head(browser: Browser, server: ReadingServer, view: str) -> None:
+    """A large title, and below it the feed and the exact time; what stands above it, and its icon, stay in place."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bea", "/channel/home?show=all")
+        await look(page, view)
+        post = page.locator(".post").nth(4)
+        for size in (DESK, PHONE):
+            await page.set_viewport_size(size)  # type: ignore[arg-type]
+            await post.focus()
+            title, _, age, before = await post.evaluate(HEAD)
+            await page.keyboard.press("o")
+            await post.get_by_text("The end of it.").wait_for()
+            opened, gap, exact, now = await post.evaluate(HEAD)
+            assert opened > 1.3 * title
+            assert gap >= 0
+            assert exact > 2 * age
+            assert all(abs(one - other) <= 2 for one, other in zip(now, before, strict=True)), (before, now)
+            await page.keyboard.press("o")
 
 
 async def test_all_keys_are_seen_at_once(browser: Browser, server: ReadingServer) -> None:
