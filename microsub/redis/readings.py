@@ -21,6 +21,11 @@ _READINGS = load("readings")
 _ITEM = re.compile(r"[0-9]{1,15}\Z")
 
 
+def piece_order(item: str) -> str:
+    """Sort items by piece, however deep pieces are divided: by their lowest bits first."""
+    return format(int(item), "040b")[::-1]
+
+
 async def reading_times(redis: Redis, keys: Sequence[str], ids: Iterable[str] = ()) -> list[dict[str, int]]:
     """For each of these keys the time of reading by id: of all items, or of the given ones that were read, and others.
 

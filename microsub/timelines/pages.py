@@ -31,7 +31,7 @@ from microsub.redis.replies import text, texts
 from microsub.redis.scan import members, members_at
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.channels.follows import every_channel
-from microsub.timelines.timelinekeys import batch_for
+from microsub.timelines.timelinekeys import ID_BATCH
 
 EXAMINED = 1000
 """Maximum number of ids that one request examines for a view without an index."""
@@ -297,7 +297,7 @@ async def shown(
     """
     of_user = _shown_keys(user)
     apart = keys.pattern(keys.apart, user) if in_all and uid == GLOBAL else ""
-    left = [(0, part) for part in batches(ids, batch_for(uid))] or [(0, ids)]
+    left = [(0, part) for part in batches(ids, ID_BATCH)] or [(0, ids)]
     rows: dict[str, Row] = {}
     names: dict[str, str] = {}
     while left:

@@ -19,14 +19,14 @@ from microsub.model.reader import GLOBAL, SAVED, ChannelKey, Cursor, TimelineIte
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis, ScriptCall
-from microsub.redis.readings import PIECES
+from microsub.redis.readings import piece_order
 from microsub.redis.replies import text, texts
 from microsub.redis.scan import walked
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines.gone import left_among
 from microsub.timelines.pages import channels_named
 from microsub.timelines.sync.arrivals import unread_in
-from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
+from microsub.timelines.timelinekeys import ID_BATCH, distinct, set_patterns, split
 
 READ_EVERYWHERE = "read_everywhere"
 """The user's setting: `yes` or `no`."""
@@ -34,8 +34,8 @@ READ_EVERYWHERE = "read_everywhere"
 _AT_ONCE = 8
 """Calls of one round trip that marks; more would delay others by more than a few milliseconds."""
 
-_OF_MANY = 500
-"""Items of one call while many are marked; for one channel it takes up to a thousand."""
+_ASKED, _IN_ORDER = 500, 16_000
+"""Items whose duplicates are asked for in one round trip, and items that are marked by their pieces of the times."""
 
 _FEW, _MOST_LOOKS = 20, 50_000
 """Items that are always looked for one by one in all channels; and looks for more of them, each in each channel.
@@ -68,7 +68,7 @@ class ReadState:
         if uid == GLOBAL and await self._are_many(user, ids):
             await self._mark_many(user, ids, state, now, marked)
         else:
-            await self._mark_named(user, uid, ids, state, now, marked, batch_for(uid))
+            await self._mark_named(user, uid, ids, state, now, marked)
             await self._mark_same(user, marked.spreading, state, now, marked)
         return marked.ids
 
@@ -90,22 +90,20 @@ class ReadState:
         """Mark the duplicates of items that are read everywhere, as the items are."""
         same = await self._same(ids)
         if ids := list(set[str]().union(*same.values()).difference(ids)):
-            await self._mark_named(user, GLOBAL, ids, state, now, marked, batch_for(GLOBAL))
+            await self._mark_named(user, GLOBAL, ids, state, now, marked)
 
     async def _same(self, ids: Collection[str]) -> dict[str, set[str]]:
         """The duplicates of those of the items that have some."""
         found = dict[str, set[str]]()
-        for part in batches([*ids], _OF_MANY):
+        for part in batches([*ids], _ASKED):
             try:
                 found |= await self._items.duplicates(part)
             except StoreUnavailable:  # of posts on another master: the other marks are made, and can be undone
                 return found
         return found
 
-    async def _mark_named(
-        self, user: str, uid: str, ids: Sequence[str], how: str, now: float, marked: _Marked, size: int = BATCH
-    ) -> None:
-        at = 0
+    async def _mark_named(self, user: str, uid: str, ids: Sequence[str], how: str, now: float, marked: _Marked) -> None:
+        at, size = 0, BATCH
         while True:
             reply = await self._redis.script(_marking(user, uid, how, now, *ids[at : at + size]))
             if reply == -1:
@@ -206,8 +204,8 @@ class ReadState:
         """Mark items by channel, in each alone, several in a round trip. Skips channels that have been removed."""
         parts = list[tuple[str, Sequence[str]]]()
         for uid, some in found.items():
-            ordered = await asyncio.to_thread(_in_order, some) if len(some) > _OF_MANY else [*some]
-            parts += ((uid, part) for part in batches(ordered, _OF_MANY))
+            ordered = await asyncio.to_thread(_in_order, some) if len(some) > ID_BATCH else [*some]
+            parts += ((uid, part) for part in batches(ordered, ID_BATCH))
         for turn in batches(parts, _AT_ONCE):
             calls = [_marking(user, uid, f"{state} here", now, *part) for uid, part in turn]
             for reply in await self._redis.scripts(calls):
@@ -380,8 +378,8 @@ def _in_order(ids: Iterable[str]) -> list[str]:
     Those stored last first, as the engine moves all later ids of the set for each that leaves it. Of some thousand,
     those of one piece of the times together, as each call writes the pieces that it changes.
     """
-    parts = batches(sorted(ids, key=int, reverse=True), PIECES * _OF_MANY)
-    return [one for part in parts for one in sorted(part, key=lambda item: int(item) % PIECES)]
+    parts = batches(sorted(ids, key=int, reverse=True), _IN_ORDER)
+    return [one for part in parts for one in sorted(part, key=piece_order)]
 
 
 def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from microsub.accounts import absent
 from microsub.base.errors import NotFound, QuotaReached
-from microsub.model.reader import GLOBAL, Reason
+from microsub.model.reader import Reason
 from microsub.posts import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
@@ -25,7 +25,7 @@ from microsub.redis.structures import Scores
 from microsub.timelines.channels.follows import is_there
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.timelinekeys import (
-    batch_for,
+    ID_BATCH,
     distinct,
     rule_keys,
     set_patterns,
@@ -62,7 +62,7 @@ async def take_out(redis: Redis, user: str, uid: str, ids: Sequence[str], how: L
     rest = distinct(ids)
     while True:
         which = "unread" if how.only_unread else ""
-        gone, done = await _leave(redis, user, uid, how, which, rest[: batch_for(uid)], now)
+        gone, done = await _leave(redis, user, uid, how, which, rest[:ID_BATCH], now)
         left += gone
         rest = rest[done:]
         if not rest:
@@ -125,7 +125,7 @@ async def move_items(
     """
     count, left = 0, distinct(ids)
     while True:
-        batch = left[: batch_for(GLOBAL)]
+        batch = left[:ID_BATCH]
         known = {item.id: item for item in await items.timeline_items(batch)}
         which = "copy" if copies else "all" if hidden_too else "shown"
         rows = [part for one in batch for part in (one, url_lines(known[one]) if one in known else "")]
@@ -237,7 +237,7 @@ async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now:
     due = distinct(item for some in times for item, at in some.items() if at <= read_until)
     count = 0
     with suppress(NotFound):
-        for ids in batches(due, BATCH):
+        for ids in batches(due, ID_BATCH):
             gone, _ = await _leave(redis, user, uid, Leaving(Reason.READ_EXPIRED), "read", (read_until, *ids), now)
             count += len(gone)
     return count
@@ -245,10 +245,10 @@ async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now:
 
 async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int:
     """Remove the oldest items beyond `limit`, shown and hidden ones separately, in batches; returns their number."""
-    count, left = 0, BATCH
+    count, left = 0, ID_BATCH
     with suppress(NotFound):
-        while left == BATCH:
-            gone, _ = await _leave(redis, user, uid, Leaving(Reason.EVICTED), "over", (limit, BATCH), now)
+        while left == ID_BATCH:
+            gone, _ = await _leave(redis, user, uid, Leaving(Reason.EVICTED), "over", (limit, ID_BATCH), now)
             left = len(gone)
             count += left
     return count

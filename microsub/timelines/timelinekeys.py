@@ -8,10 +8,12 @@ from functools import lru_cache
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.redis import keys
 from microsub.redis.replies import text
-from microsub.redis.scripts import BATCH
 
-GLOBAL_BATCH = 200
-"""Maximum number of ids per script call that visits all channels of a user; for other calls, `BATCH`."""
+ID_BATCH = 200
+"""Maximum number of ids per script call that changes items, so that it blocks Redis for only a few milliseconds.
+
+Each can be in every channel, and in a channel with a million read items each changes a piece of its own of the times.
+"""
 
 _SETS = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone)
 
@@ -51,11 +53,6 @@ def shown_keys(user: str) -> tuple[str, ...]:
 def timeline_keys(user: str, uid: str) -> tuple[str, ...]:
     """All keys of one timeline, in the order of scripts that add, remove or move items."""
     return *set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)
-
-
-def batch_for(uid: str) -> int:
-    """The maximum number of ids per call: lower if the call visits all channels."""
-    return GLOBAL_BATCH if uid == GLOBAL else BATCH
 
 
 def urls(item: TimelineItem) -> list[str]:

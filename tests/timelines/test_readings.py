@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from microsub.model.reader import Reason
 from microsub.redis import keys
 from microsub.redis.migrations import FIRST, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
-from microsub.redis.readings import RECORD, reading_times
+from microsub.redis.readings import RECORD, piece_order, reading_times
 from microsub.redis.replies import text
 from microsub.timelines.gone import absences
 from microsub.timelines.pages import states
@@ -211,6 +212,9 @@ async def test_the_pieces_of_a_large_channel_stay_short(world: OneReader) -> Non
         text(name): sorted(RECORD.iter_unpack(piece)) for name, piece in zip(stored[::2], stored[1::2], strict=True)
     }
     made = pieces((int(one), at) for one, at in expected.items())
+    of_item = {item: name for name, piece in made.items() for item, *_ in RECORD.iter_unpack(piece)}
+    in_order = [of_item[int(one)] for one in sorted(expected, key=piece_order)]
+    assert len([*groupby(in_order)]) == len({*in_order}), "those of one piece stand together"
     assert by_name == {name: sorted(RECORD.iter_unpack(piece)) for name, piece in made.items()}
     (some,) = await reading_times(world.redis, [key], [*ids[:3], "20001", "x"])
     assert {one: some[one] for one in ids[:3]} == {one: expected[one] for one in ids[:3]}

@@ -25,7 +25,7 @@
 -- include: unread_changes
 -- include: readings
 -- include: reading_changes
-local MOST_EXAMINED, MOST_LOOKS = 10000, 10000
+local MOST_EXAMINED, MOST_LOOKS, MOST_MARKED, MOST_PIECES = 10000, 10000, 1000, 200
 -- The uids of all channels, or of those with items: a look for one item takes no longer than finding these. Nil for a
 -- user without channels.
 local function all_channels()
@@ -41,7 +41,13 @@ local uids = ARGV[7] == 'global' and all_channels() or (redis.call('ZSCORE', KEY
 if not uids then return -1 end
 local how, where = string.match(ARGV[8], '^(%a+) ?(%a*)$')
 local everywhere = where ~= 'here' and redis.call('HGET', KEYS[3], 'read_everywhere') == 'yes'
-local named, most, spreads = sets_of(uids[1]), 1000, everywhere and where == '' and ARGV[7] ~= 'global'
+local spreads = everywhere and where == '' and ARGV[7] ~= 'global'
+local named, most = sets_of(uids[1]), MOST_MARKED
+if ARGV[7] ~= 'global' and not (how == 'until' and everywhere) then
+  -- In a channel with many read items, each can change a piece of its own.
+  local pieces = redis.pcall('HLEN', named.read)
+  if type(pieces) == 'number' and pieces > MOST_PIECES then most = MOST_PIECES end
+end
 if spreads and how ~= 'until' then
   uids = all_channels()
   -- Most items are in few of the channels, and looking for them takes less time than changing them.
@@ -85,7 +91,7 @@ if until_place then
   end
   ids, go_on = unread_from(sets, id, score)
 else
-  local count = spreads and math.min(most, #ARGV - 9) or share(uids, #ARGV - 9)
+  local count = spreads and math.min(most, #ARGV - 9) or math.min(most, share(uids, #ARGV - 9))
   for i = 10, 9 + count do ids[i - 9] = ARGV[i] end
 end
 local examined = #ids
