@@ -110,27 +110,22 @@ class ChannelLinks(tuple[ChannelLink, ...]):
 class ChannelList:
     """Makes the list of channels next to each page.
 
-    `style_of` returns the style of counts that a user's channels inherit; `saved_of` the number of saved posts;
-    `attention_of` the numbers of feeds that can't be read, by uid.
+    `style_of` returns the style of counts that a user's channels inherit; `attention_of` the numbers of feeds that
+    can't be read, by uid.
     """
 
     def __init__(
-        self,
-        channels: Channels,
-        style_of: StyleOf,
-        saved_of: Callable[[str], Awaitable[int]],
-        attention_of: Callable[[str], Awaitable[Mapping[str, int]]],
+        self, channels: Channels, style_of: StyleOf, attention_of: Callable[[str], Awaitable[Mapping[str, int]]]
     ) -> None:
         self._channels = channels
         self._style_of = style_of
-        self._saved_of = saved_of
         self._attention_of = attention_of
 
     async def links(self, visit: PageVisit) -> ChannelLinks:
         """The list of the signed-in user: all channels together, the built-in ones, their own. Raises SignInNeeded."""
         user = visit.require_session().user
-        inherited, (names, counts, everything), saved, troubled = await asyncio.gather(
-            self._style_of(user), self._channels.distinct_counts(user), self._saved_of(user), self._attention_of(user)
+        inherited, (names, counts, everything, saved), troubled = await asyncio.gather(
+            self._style_of(user), self._channels.distinct_counts(user), self._attention_of(user)
         )
         lines = _lines_of(names, inherited, visit)
         whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 
 import structlog
 from starlette.applications import Starlette
@@ -85,7 +84,7 @@ from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.parts import WebParts
 from microsub.server.stores import signed_feeds
-from microsub.timelines import ChannelDisplays, Channels, ReadState, SavedPosts, count_saved
+from microsub.timelines import ChannelDisplays, Channels, ReadState, SavedPosts
 from microsub.transfer import FeedListEndpoint
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.web.actions import Table
@@ -320,8 +319,7 @@ def waiting_app(reason: str, monitors: Monitors) -> Starlette:
 def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink], looks: InstanceLooks) -> list[Route]:
     """The pages of the web interface."""
     stores = parts.stores
-    counting = partial(count_saved, stores.redis)
-    links = ChannelList(stores.channels, parts.reading.style, counting, parts.survey.attention)
+    links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
     keeping = (stores.accounts.set_settings, stores.accounts.revise_setting)
     reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed, *keeping)
     read_state = ReadState(stores.redis, stores.items)

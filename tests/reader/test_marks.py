@@ -91,7 +91,7 @@ async def test_saved(ann: ReadingVisitor) -> None:
     assert page.tree.css_first(f"{number} [hidden]") is not None
     told = await ann.change(page, "save", ids(page)[1], accept=JSON)
     assert json.loads(told.response.text)["unread"]["saved"] == 1
-    for is_offered, change in ((False, "unread"), (True, "read"), (False, "read")):
+    for is_offered, change in ((False, "unread"), (True, "read"), (False, "unread")):
         saved = await ann.get("/saved")
         assert titles(saved) == ["a"]
         assert " ".join(saved.tree.css_first(number).text().split()) == "Saved 1"

@@ -214,7 +214,7 @@ async def test_an_unread_item_in_several_channels_counts_once(
         await world.redis.command("SADD", keys.unread(ANN, uid), *numbers)
 
     async def counted() -> tuple[int, int]:
-        _, counts, distinct = await world.channels.distinct_counts(ANN)
+        _, counts, distinct, _ = await world.channels.distinct_counts(ANN)
         return sum(counts), distinct
 
     assert await counted() == (0, 0)

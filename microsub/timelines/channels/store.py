@@ -20,14 +20,7 @@ from microsub.accounts import absent, grant, unauthorized
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.configuration.model import Quotas
-from microsub.model.reader import (
-    BUILT_IN,
-    NAME,
-    RESERVED,
-    Channel,
-    Credential,
-    Grant,
-)
+from microsub.model.reader import BUILT_IN, NAME, RESERVED, SAVED, Channel, Credential, Grant
 from microsub.model.settings import Filters, OwnChannelSettings, UnreadStyle, stated
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
@@ -82,7 +75,7 @@ class Channels(Follows):
 
         One round trip. An unknown user has none.
         """
-        _, _, _, _, counts, _, *rows = await self._read(user, b"", {}, 0)
+        _, _, _, _, counts, _, _, *rows = await self._read(user, b"", {}, 0)
         return _channels(rows, map(int, counts.split()))
 
     async def counts_with_token(
@@ -97,39 +90,40 @@ class Channels(Follows):
         token = {"token": keys.token(user, credential.digest), "behind": keys.behind(user)}
         if ordered:
             token["arrivals_more"] = keys.arrivals_more(user)
-        scopes, waiting, names, counts, _ = await self._counted(user, token, now)
+        scopes, waiting, names, counts, *_ = await self._counted(user, token, now)
         return grant(user, scopes, behind=waiting), names, counts
 
     async def counts(self, user: str) -> tuple[ChannelNames, builtins.list[int]]:
         """A snapshot of the unread counts of all channels, and the channels; for frequent calls."""
-        _, _, names, counts, _ = await self._counted(user, {}, 0)
+        _, _, names, counts, *_ = await self._counted(user, {}, 0)
         return names, [*map(int, counts)]
 
-    async def distinct_counts(self, user: str) -> tuple[ChannelNames, builtins.list[int], int]:
-        """The same as `counts`, and the number of unread items in *All*, each counted once whatever channels show it.
+    async def distinct_counts(self, user: str) -> tuple[ChannelNames, builtins.list[int], int, int]:
+        """The same as `counts`, the number of unread items in *All*, each counted once whatever channels show it, and
+        the number of saved items.
 
         One round trip, and another one at most every `REPEATS_KEPT` seconds if the channels except the largest have
         more than `COMPARED` unread items together: then the number may be that old. With more than `MOST_COMPARED`, it
         is the sum of the counts.
         """
-        _, _, names, found, distinct = await self._counted(user, {}, 0, COMPARED)
+        _, _, names, found, distinct, saved = await self._counted(user, {}, 0, COMPARED)
         counts = [*map(int, found)]
         if distinct >= 0:
-            return names, counts, distinct
+            return names, counts, distinct, saved
         hides, now, total = distinct == _AND_HIDDEN, time.monotonic(), sum(counts)
         at, repeats = self._repeats.get(user, (-math.inf, 0))
         if now - at >= REPEATS_KEPT:
-            *_, found, distinct = await self._counted(user, {}, 0, MOST_COMPARED)
+            *_, found, distinct, _ = await self._counted(user, {}, 0, MOST_COMPARED)
             repeats = 0 if distinct < 0 else sum(map(int, found)) - distinct
             self._repeats[user] = now, repeats
         # Without hidden feeds, it is at least the number of the largest channel.
-        return names, counts, max(total - repeats, 0 if hides else max(counts))
+        return names, counts, max(total - repeats, 0 if hides else max(counts)), saved
 
     async def _counted(
         self, user: str, token: Mapping[str, str], now: float, compared: int = 0
-    ) -> tuple[bytes, bool, ChannelNames, builtins.list[bytes], int]:
-        """The token's scopes, whether posts wait, the channels with their counts, and the distinct unread items, -1 if
-        more than `compared` would have to be compared, `_AND_HIDDEN` if feeds are hidden, too.
+    ) -> tuple[bytes, bool, ChannelNames, builtins.list[bytes], int, int]:
+        """The token's scopes, whether posts wait, the channels with their counts, the distinct unread items, -1 if
+        more than `compared` would have to be compared, `_AND_HIDDEN` if feeds are hidden, too, and the saved items.
 
         Raises Unauthorized.
         """
@@ -137,17 +131,18 @@ class Channels(Follows):
         reply = await self._read(user, known.shape if known else b"", token, now, compared)
         if reply[0]:
             raise unauthorized(text_of(reply[0]))
-        _, scopes, waiting, shape, counts, distinct, *rows = reply
+        _, scopes, waiting, shape, counts, distinct, saved, *rows = reply
         if known is None or known.shape != shape:
             known = ChannelNames(shape, tuple(_channels(rows, repeat(0))))
             self._names[user] = known
-        return scopes, bool(waiting), known, counts.split(), distinct
+        return scopes, bool(waiting), known, counts.split(), distinct, saved
 
     async def _read(
         self, user: str, shape: bytes, token: Mapping[str, str], now: float, compared: int = 0
     ) -> builtins.list[Any]:
         call = load("channel_list")(
             user,
+            posts=keys.posts(user, SAVED),
             **token,
             patterns=tuple(keys.pattern(key, user) for key in (keys.channel, keys.unread, keys.apart)),
             now=now,

@@ -4,25 +4,25 @@
 -- Atomic: one snapshot of counts and shape. The shape shows whether remembered names and settings are old: it
 -- is the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
--- KEYS  1 channels  2 user  3 token?  4 behind?  5 arrivals_more?
+-- KEYS  1 channels  2 user  3 posts: of `saved`  4 token?  5 behind?  6 arrivals_more?
 -- ARGV  1-3 patterns: channel, unread, apart  4 now  5 shape: the remembered one, or ''  6 compared: how many unread ids
 --       may be examined to count the distinct ones, 0 if nobody asks  7.. fields: of a channel
 -- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines or the asked order of
 --       arrival isn't kept yet, shape, 'unread unread …' by position, number of distinct unread ids, without those of
 --       hidden feeds, or -1 if too many would be examined, -2 if feeds are
---       hidden, too}; then, if the shape differs, {uid, the fields' values} per
---       channel
+--       hidden, too, number of saved posts if ids may be examined}; then, if
+--       the shape differs, {uid, the fields' values} per channel
 -- include: active
 -- include: kept
 -- include: unread
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape', 'apart')
-if KEYS[3] then
-  scope = scope_of(KEYS[3], ARGV[4])
+if KEYS[4] then
+  scope = scope_of(KEYS[4], ARGV[4])
   if not scope then return { 'token' } end
   if user[1] then return { 'disabled' } end
-  waiting = redis.call('EXISTS', KEYS[4])
-  if KEYS[5] and not is_kept(KEYS[5]) then waiting = 1 end
+  waiting = redis.call('EXISTS', KEYS[5])
+  if KEYS[6] and not is_kept(KEYS[6]) then waiting = 1 end
 end
 local before, after = string.match(ARGV[2], '^(.*)%*(.*)$')
 local uids, counts, sum, largest = redis.call('ZRANGE', KEYS[1], 0, -1), {}, 0, nil
@@ -78,11 +78,12 @@ end
 local shape = (user[2] or '') .. ' ' .. (user[3] or '') .. ' ' .. table.concat(uids, ' ')
 local reply = { '', scope, waiting, shape, table.concat(counts, ' ') }
 reply[6] = (user[4] and shown or distinct)(tonumber(ARGV[6]))
+reply[7] = ARGV[6] ~= '0' and redis.call('ZCARD', KEYS[3]) or 0
 if shape ~= ARGV[5] then
   for i, uid in ipairs(uids) do
     local row = redis.call('HMGET', (string.gsub(ARGV[1], '%*', uid)), unpack(ARGV, 7))
     table.insert(row, 1, uid)
-    reply[6 + i] = row
+    reply[7 + i] = row
   end
 end
 return reply
