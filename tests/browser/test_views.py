@@ -1056,7 +1056,9 @@ async def test_the_way_back_leads_to_the_same_place_of_the_window(
                 await page.locator("#older").scroll_into_view_if_needed()
             await post.focus()
             await page.evaluate(f"scrollBy({{top: {top} - 250, behavior: 'instant'}})")
-            before = await page.evaluate(f"[document.activeElement.id, {top}]")
+            left = await page.evaluate("document.activeElement.id")
+            # The posts above it may be laid out only now.
+            await page.evaluate(f"addEventListener('pagehide', () => sessionStorage.setItem('left at', {top}))")
             async with page.expect_event("load"):
                 if leave == "F":
                     await page.keyboard.press("F")
@@ -1068,9 +1070,9 @@ async def test_the_way_back_leads_to_the_same_place_of_the_window(
             if leave != "reload":
                 async with page.expect_event("load"):
                     await (page.go_back() if leave == "F" else page.keyboard.press("u"))
-            await expect(page.locator(f"#{before[0]}")).to_be_focused()
+            await expect(page.locator(f"#{left}")).to_be_focused()
             # Estimated heights of posts above it are a few pixels.
-            await page.wait_for_function(f"where => Math.abs({top} - where) < 24", arg=before[1])
+            await page.wait_for_function(f"Math.abs({top} - sessionStorage.getItem('left at')) < 24")
 
 
 async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server: ReadingServer) -> None:
