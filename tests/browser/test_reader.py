@@ -521,8 +521,9 @@ async def test_full_posts_load_without_a_shift(browser: Browser, library: Librar
         await here.page.set_viewport_size(PHONE)  # type: ignore[arg-type]
         page = await library.sign_in(here, "looks", "/channel/home?show=all")
         await page.add_init_script(
-            "window.shifts = []; new PerformanceObserver(l => l.getEntries().forEach(e => window.shifts.push(e.value)))"
-            ".observe({type: 'layout-shift', buffered: true});"
+            "window.shifts = []; new PerformanceObserver(l => l.getEntries().forEach(e => window.shifts.push("
+            "[e.value, ...e.sources.map(({node}) => node?.outerHTML ?? node?.textContent)])"
+            ")).observe({type: 'layout-shift', buffered: true});"
         )
         async with page.expect_navigation(wait_until="networkidle"):
             await page.get_by_role("button", name="Full", exact=True).click()

@@ -1072,7 +1072,7 @@ async def test_the_way_back_leads_to_the_same_place_of_the_window(
                     await (page.go_back() if leave == "F" else page.keyboard.press("u"))
             await expect(page.locator(f"#{left}")).to_be_focused()
             # Estimated heights of posts above it are a few pixels.
-            await page.wait_for_function(f"Math.abs({top} - sessionStorage.getItem('left at')) < 24")
+            await page.wait_for_function(f"() => Math.abs({top} - sessionStorage.getItem('left at')) < 24")
 
 
 async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server: ReadingServer) -> None:
