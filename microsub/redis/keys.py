@@ -549,13 +549,13 @@ undo = key_of_two("user:{<name>}:undo:<record>")
 """Hash, the undo record of a bulk change: its `id`, the `count` of posts, the `name` of the channel or feed that was
 marked as read, `in <uid>` → ids of the posts that it marked, 8 bytes each, `was <feed> <uid>` → ids of the posts that
 it moved out of several channels and when they were read, 12 bytes each, and `follow <uid>` → the follow that it ended,
-as JSON.
+as JSON. Of undone marks: the number of posts that are unread again, `undone`, and that name, `of`.
 Lifetime: 10 minutes. `reader.reading.undo`.
 """
 
 undo_records = key_of("user:{<name>}:undo-records")
-"""Hash: record → the Unix time at which it was made and its bytes, of the undo records. Lifetime: 10 minutes from the
-latest one. `reader.reading.undo`.
+"""Hash: record → the Unix time at which it was made and its bytes, of the undo records; a second after the one before
+if the clock was put back. Lifetime: 10 minutes from the latest one. `reader.reading.undo`.
 """
 
 entered = key_of("user:{<name>}:entered")

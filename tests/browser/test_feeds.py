@@ -294,7 +294,7 @@ async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: Readin
         await expect(page.get_by_role("status").get_by_text("3 feeds are now in News.")).to_be_visible()
         assert [await channel_of(page, f"feed-{number}") for number in (0, 2, 3)] == ["News", "News", "Home"]
         await page.keyboard.press("z")
-        await expect(page.get_by_role("status").get_by_text("Undone.")).to_be_visible()
+        await expect(page.get_by_role("status").get_by_text("Undone for 3 feeds.")).to_be_visible()
         assert await channel_of(page, "feed-0") == "Home"
 
 
@@ -322,7 +322,7 @@ async def test_feeds_are_filtered_while_one_types(browser: Browser, many: Readin
         await expect(page.get_by_role("status").get_by_text("2 feeds are paused.")).to_be_visible()
         await expect(rows).to_have_count(1)
         await page.keyboard.press("z")
-        await expect(page.get_by_role("status").get_by_text("Undone.")).to_be_visible()
+        await expect(page.get_by_role("status").get_by_text("Undone for 2 feeds.")).to_be_visible()
         filter_ = page.get_by_role("searchbox", name="Filter by name")
         await expect(filter_).to_have_value("Feed-4")
         await page.get_by_role("checkbox", name="Choose all shown").check()
@@ -367,7 +367,7 @@ async def test_feeds_are_chosen_without_scripts(browser: Browser, many: ReadingS
         await page.get_by_role("button", name="Apply").click()
         await expect(page.get_by_text("5 feeds are paused.")).to_be_visible()
         await page.get_by_role("button", name="Undo").click()
-        await expect(page.get_by_text("Undone.")).to_be_visible()
+        await expect(page.get_by_text("Undone for 5 feeds.")).to_be_visible()
         assert await page.get_by_role("cell", name="Paused").count() == 0
 
 
@@ -387,7 +387,7 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         await expect(rows).to_have_count(5)
         await expect(page.locator("[data-channel=news] [data-count]")).to_have_text("2")
         await notice.get_by_role("button", name="Undo").click()
-        await expect(page.get_by_role("status").filter(has_text="Undone.")).to_be_visible()
+        await expect(page.get_by_role("status").filter(has_text="Undone for feed-1.")).to_be_visible()
         await expect(rows).to_have_count(6)
         assert page.url == address
         await page.keyboard.press("A")
@@ -395,7 +395,7 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         await moved.locator("a").drag_to(page.locator("#channels [data-channel=news]"))
         await expect(rows).to_have_count(5)
         await page.keyboard.press("z")
-        await expect(page.get_by_role("status").filter(has_text="Undone.")).to_be_visible()
+        await expect(page.get_by_role("status").filter(has_text="Undone for feed-1.")).to_be_visible()
         await expect(rows).to_have_count(6)
         await moved.locator("a").drag_to(page.locator("#channels [data-channel=saved]"))
         await expect(rows).to_have_count(6)

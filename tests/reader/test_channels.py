@@ -51,7 +51,8 @@ async def test_a_deleted_channel_comes_back_as_it_was(ann: ReadingVisitor) -> No
     assert await _names(ann) == ["Later"]
     page = await ann.get("/channels?deleted=home")
     assert "Home was deleted." in page.text
-    await ann.browser.submit(page, "/channels/restore", channel="home")
+    back = await ann.get((await ann.browser.submit(page, "/channels/restore", channel="home")).location)
+    assert back.tree.css_first("main [role=status]").text() == "Home is restored."
     assert sorted(await _names(ann)) == ["Home", "Later"]
     assert await ann.reader.ids("home") == ids
     assert await ann.reader.unread("home") == 1
@@ -90,7 +91,8 @@ async def test_an_ended_follow_is_undone_with_what_was_unread(ann: ReadingVisito
     assert "You no longer follow" in page.text
     assert await ann.reader.unread("home") == 0
     undo = page.tree.css_first("button[name=undo]").attributes["value"]
-    await ann.browser.submit(page, "/channels/home/again", undo=undo)
+    page = await ann.get((await ann.browser.submit(page, "/channels/home/again", undo=undo)).location)
+    assert page.tree.css_first("main [role=status]").text() == "You follow A blog in this channel again."
     assert await ann.reader.ids("home") == ids
     assert await ann.reader.unread("home") == 2
 

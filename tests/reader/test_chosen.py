@@ -71,19 +71,20 @@ async def state(server: World, user: str = "ann") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("act", "says"),
+    ("act", "says", "undone_says"),
     [
-        ("move", "2 feeds are now in News."),
-        ("copy", "2 feeds are now in News, too."),
-        ("pause", "2 feeds are paused."),
-        ("off", "The text of posts is set for 2 feeds."),
-        ("unfollow", "You no longer follow 2 feeds."),
+        ("move", "2 feeds are now in News.", "Undone for 2 feeds."),
+        ("copy", "2 feeds are now in News, too.", "Undone for 2 feeds."),
+        ("pause", "2 feeds are paused.", "Undone for 2 feeds."),
+        ("off", "The text of posts is set for 2 feeds.", "Undone for 2 feeds."),
+        ("unfollow", "You no longer follow 2 feeds.", "You follow 2 feeds again."),
     ],
 )
 async def test_every_action_is_taken_back_whole(
-    ann: ReadingVisitor, server: World, feeds: list[str], act: str, says: str
+    ann: ReadingVisitor, server: World, feeds: list[str], act: str, says: str, undone_says: str
 ) -> None:
-    """The page says what was done and with which feeds; *Undo* restores follows, settings and unread posts."""
+    """The page says what was done and with which feeds; *Undo* restores follows, settings and unread posts, and says
+    for which feeds, too."""
     before, unread = await state(server), sorted(await ann.titles("/channel/home"))
     reply = await choose(ann, feeds, do=act, to="news")
     assert reply.status == 303
@@ -106,7 +107,10 @@ async def test_every_action_is_taken_back_whole(
             assert set(during["home"]) == {FEED, URLS[2]}
             assert await ann.titles("/channel/home") == ["of three.example"]
     undone = await take_back(ann, reply)
-    assert "Undone." in await told(ann, undone)
+    said = await told(ann, undone)
+    assert undone_says in said
+    assert all(host in said for host in ("one.example", "two.example"))
+    assert not (await ann.get(undone.location)).tree.css("button[name=undo]")
     assert await state(server) == before
     assert sorted(await ann.titles("/channel/home")) == unread
     again = await ann.browser.post("/feed/chosen/undo", {"undo": "0" * 16})
@@ -152,7 +156,7 @@ async def test_a_paused_feed_is_resumed(ann: ReadingVisitor, server: World, feed
 async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     ann: ReadingVisitor, server: World, feeds: list[str]
 ) -> None:
-    """A move leaves it in one channel. Ticked in both, it is one feed."""
+    """A move leaves it in one channel. Ticked in both, or named without a channel, it is one feed; a copy, too."""
     await server.channels.create("ann", "Later", server.now, "later")
     await server.following.follow("ann", "later", URLS[0], server.now)
     before = await state(server)
@@ -164,6 +168,11 @@ async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     assert {uid: set(some) for uid, some in (await state(server)).items()} == {
         uid: set(some) for uid, some in before.items()
     }
+    for names in (boxes, [feeds[0].partition("/")[2]]):
+        said = await told(ann, await choose(ann, names, do="copy", to="news"))
+        assert "1 feed is now in News, too." in said
+        assert "stays as it was" not in said
+        await server.following.unfollow("ann", "news", URLS[0], server.now)
 
 
 async def test_posts_of_two_channels_come_back_to_both(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
@@ -352,6 +361,7 @@ async def test_an_undo_that_takes_too_long_goes_on(
     await server.channels.create("ann", "Later", server.now, "later")
     await server.following.follow("ann", "later", URLS[0], server.now)
     before, unread = await state(server), sorted(await ann.titles("/channel/home"))
+    again = "You follow one.example again." if act == "unfollow" else "Undone for one.example."
     reply = await choose(ann, feeds, do=act, to="news")
     monkeypatch.setattr(chosen, "_SECONDS", -1.0)
     late = await take_back(ann, reply)
@@ -363,12 +373,12 @@ async def test_an_undo_that_takes_too_long_goes_on(
     with monkeypatch.context() as slow:
         slow.setattr(chosen, "time", Mock(monotonic=lambda: next(seconds)))
         half = await take_back(ann, late)
-    assert (await told(ann, half)).startswith("Undone. Undo 1 feed stays as it was: two.example: This took")
+    assert (await told(ann, half)).startswith(f"{again} Undo 1 feed stays as it was: two.example: This took")
     if act == "unfollow":
         assert sorted(await ann.titles("/channel/home")) == [one for one in unread if "two" not in one]
         await ReadState(server.redis, server.items).mark_all("ann", "home", server.now)
         unread = [one for one in unread if "two" in one]
-    assert "Undone." in await told(ann, await take_back(ann, half))
+    assert again.replace("one.", "two.") in await told(ann, await take_back(ann, half))
     after = await state(server)
     assert {uid: set(some) for uid, some in after.items()} == {uid: set(some) for uid, some in before.items()}
     assert after["home"] == before["home"]
@@ -480,7 +490,7 @@ async def test_the_part_that_a_drag_fetches(ann: ReadingVisitor, server: World, 
     assert "1 feed is now in News." in part.tree.css_first(".moved").text()
     assert '"news": 1' in part.tree.css_first(".moved").attributes["data-counts"]
     undone = await ann.browser.submit(part, "/feed/chosen/undo", undo=reply.location.split("result=")[1].split("&")[0])
-    assert "Undone." in (await ann.get(undone.location)).tree.css_first(".moved").text()
+    assert "Undone for one.example." in (await ann.get(undone.location)).tree.css_first(".moved").text()
     assert URLS[0] in (await state(server))["home"]
 
 

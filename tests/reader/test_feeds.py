@@ -182,7 +182,8 @@ async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, se
     assert "You no longer follow Mine." in left.text
     assert await server.channels.subscriptions("ann", "home") == []
     undo = left.form("/feed/chosen/undo").css_first("button").attributes["value"]
-    await ann.browser.submit(left, "/feed/chosen/undo", undo=undo)
+    again = await ann.get((await ann.browser.submit(left, "/feed/chosen/undo", undo=undo)).location)
+    assert "You follow Mine again." in again.tree.css_first("[role=status]").text()
     (again,) = await server.channels.subscriptions("ann", "home")
     assert (again.name, again.settings) == ("Mine", FollowSettings(hide_in_all=True))
 

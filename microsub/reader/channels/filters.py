@@ -59,7 +59,7 @@ async def _filter(
     reader: ReaderSite, channels: Channels, reading: ReaderViews, undo: UndoRecords, visit: PageVisit
 ) -> Response:
     """The filter of a channel; a filter in the address or form is only tried, not stored."""
-    user = await reader.user(visit)
+    await reader.user(visit)
     channel = await asked_channel(channels, visit)
     filters = channel.settings.filters
     given: Fields = visit.form or visit.request.query_params
@@ -70,6 +70,7 @@ async def _filter(
             trial = await tried(reading, visit, channel.uid, filters)
         except InvalidRequest as error:
             visit.problem = error
+    said, last = await undo.said(visit)
     return visit.page(
         "filter.html",
         channel=channel,
@@ -78,7 +79,8 @@ async def _filter(
         trial=trial,
         is_kept=filters == channel.settings.filters,
         is_done="done" in visit.query,
-        undo=await undo.find(user, visit.query.get("undo", "")),
+        said=said,
+        undo=last,
         channels=await reader.links(visit),
     )
 

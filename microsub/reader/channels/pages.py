@@ -88,6 +88,7 @@ async def _list(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Res
         feeds=await channels.feed_counts(user, [one.uid for one in listed.shown]),
         removed=removed,
         deleted=visit.query.get("deleted", ""),
+        restored=next((one.name for one in everywhere.own if one.uid == visit.query.get("restored")), ""),
         channels=everywhere,
     )
 
@@ -135,7 +136,7 @@ async def _restore(
     if uid not in await channels.removed(user):
         raise NotFound(N_("This channel can't be restored: it doesn't exist, or its 30 days are over."))
     await following.restore_channel(user, uid, visit.now, await quotas.of(user))
-    return visit.go(CHANNELS)
+    return visit.go(CHANNELS, restored=uid)
 
 
 # --- one channel ----------------------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ async def _channel(
     # In a thread, because thousands of names are sorted.
     by_name = await asyncio.to_thread(_by_name, troubled if is_narrowed else followed)
     listed = ListPart.of(by_name, visit.query.get("from", ""), MOST_SOURCES)
-    name = visit.query.get("ended", "")
+    name, again = visit.query.get("ended", ""), visit.query.get("again", "")
     ended = await undo.ended_follow(user, channel.uid, name)
     record = await feeds.get(ended.feed) if ended is not None else None
     moved = await _just_moved(channels, feeds, visit, everywhere)
@@ -183,6 +184,7 @@ async def _channel(
         styles=_STYLES,
         ended=feed_name(ended, record) if ended is not None else None,
         undo=name,
+        again=next((one.name for one in followed if one.record.id == again), None),
         moved=moved,
         is_done="done" in visit.query,
         asked=visit.query.get("asked", ""),
@@ -279,7 +281,7 @@ async def _follow_again(
     most = await quotas.most("feeds", user)
     await following.follow_again(user, uid, ended, visit.now, most=most)
     await undo.undo(user, name, visit.now)
-    return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{ended.feed}", done="yes")
+    return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{ended.feed}", again=ended.feed)
 
 
 async def _followed(channels: Channels, visit: PageVisit, uid: str) -> Subscription:

@@ -112,7 +112,7 @@ class ChosenFeeds:
             raise NotFound(N_("You don’t follow this feed."))
         if not chosen:
             raise InvalidRequest(N_("Choose the feeds first: tick the boxes before their names."))
-        if act == "move":  # from all channels at once
+        if act in {"move", "copy"}:  # from all channels at once, and into the other one once
             chosen = [*{one.feed: (uid, one) for uid, one in reversed(chosen)}.values()][::-1]
         ids = {one.feed for _, one in chosen}
         before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed in ids]
@@ -175,18 +175,14 @@ class ChosenFeeds:
         left = await self._each(visit, result, feeds, again)
         posts = await self._undo.posts(user, name) if left else {}
         await self._undo.undo(user, name, visit.now)
-        if not left:
-            return self._go(visit, "undone")
         rest = [place for _, one in left for place in held[one.feed]] if is_whole else left
         unread = await self._of_feeds(posts, rest)
-        again_ = await self._undo.remember_feeds(user, rest, unread, states, told=_stored(result))
+        again_ = await self._undo.remember_feeds(user, rest, unread, states if left else {}, told=_stored(result))
         return await self._told(visit, result, again_)
 
     async def result(self, visit: PageVisit) -> ChosenResult | None:
         """The result that the address names, for ten minutes; None without one."""
         name = visit.query.get("result", "")
-        if name == "undone":
-            return ChosenResult("undo")
         kept = await self._undo.changed_feeds(visit.user, name) if name else None
         if kept is None or not kept[0]:
             return None

@@ -24,7 +24,7 @@ from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import HOME, ITEM_ID, TimelinePlace
 from microsub.reader.reading.pages import data_reply
-from microsub.reader.reading.undo import UndoRecord, UndoRecords
+from microsub.reader.reading.undo import LATE, NO_MORE, UndoRecord, UndoRecords, marked_text, undone_text
 from microsub.timelines import ReaderViews, ReadState, SavedPosts
 from microsub.web.headers import own_path
 from microsub.web.routes import Handler, form
@@ -170,53 +170,32 @@ class MarkForms:
         user, name = await self._reader.user(visit), visit.form.text("undo")
         record, before = await asyncio.gather(self._undo.find(user, name), self._undo.before(user, name))
         count = await self._undo.undo(user, name, visit.now)
-        text = visit.translate(N_("This can no longer be undone."))
+        text, undone = visit.translate(NO_MORE), LATE
         if count and record is not None:
-            text = _undone(visit, replace(record, count=count))
-        return await self._reply(visit, text, before, before=_marked(visit, before) if before is not None else "")
+            text, undone = undone_text(visit, replace(record, count=count)), name
+        said = marked_text(visit, before) if before is not None else ""
+        return await self._reply(visit, text, before, undone=undone, before=said)
 
     async def _done(self, visit: PageVisit, text: str, marked: Marked, **more: object) -> Response:
         """The reply to marks, which can be undone; `text` is said if there are none."""
         user, place = visit.require_session().user, on_one_line(visit.form.text("called"))[:_LONGEST_NAME]
         record = await self._undo.remember(user, marked, place)
-        return await self._reply(visit, _marked(visit, record) if record is not None else text, record, **more)
+        said = marked_text(visit, record) if record is not None else text
+        return await self._reply(visit, said, record, undone="", **more)
 
-    async def _reply(self, visit: PageVisit, text: str, undo: UndoRecord | None, **more: object) -> Response:
+    async def _reply(
+        self, visit: PageVisit, text: str, undo: UndoRecord | None, *, undone: str, **more: object
+    ) -> Response:
         """A redirect back to the form's page, or for a script the changes, and `more`."""
         if visit.request.headers.get("accept", "").startswith("application/json"):
             unread = (await self._reader.links(visit)).unread
             return data_reply({"text": text, "undo": undo.id if undo is not None else "", "unread": unread, **more})
         path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
-        kept = [part for part in query.split("&") if part and (undo is None or not part.startswith("undo="))]
-        if undo is not None:
-            kept.append(f"undo={undo.id}")
+        named = {"undo": undo.id if undo is not None else "", "undone": undone}
+        over = ("undone=", "undo=") if undo is not None or undone else ("undone=",)
+        kept = [part for part in query.split("&") if part and not part.startswith(over)]
+        kept += [f"{name}={id_}" for name, id_ in named.items() if id_]
         return visit.go(f"{path}?{'&'.join(kept)}" if kept else path)
-
-
-def _marked(visit: PageVisit, record: UndoRecord) -> str:
-    """The sentence about marked posts, which names the channel or feed that was marked as a whole."""
-    count, place = record.count, record.place
-    if place:
-        return visit.translate_count(
-            N_("%(num)s post marked as read in %(channel)s."),
-            N_("%(num)s posts marked as read in %(channel)s."),
-            count,
-            channel=place,
-        )
-    return visit.translate_count(N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), count)
-
-
-def _undone(visit: PageVisit, record: UndoRecord) -> str:
-    """The sentence about posts whose marks were undone."""
-    count, place = record.count, record.place
-    if place:
-        return visit.translate_count(
-            N_("%(num)s post marked as unread in %(channel)s."),
-            N_("%(num)s posts marked as unread in %(channel)s."),
-            count,
-            channel=place,
-        )
-    return visit.translate_count(N_("%(num)s post marked as unread."), N_("%(num)s posts marked as unread."), count)
 
 
 def _channel(visit: PageVisit) -> str:

@@ -213,13 +213,13 @@ class TimelinePages:
         lack: Lack = "",
         full: bool = False,
     ) -> Response:
-        user = visit.require_session().user
         named = next((link.name for link in channels if link.uid == place.uid), place.uid)
         paging, posts = reply["paging"], await self._views.of(visit, reply["items"], display.view, hits)
         previous, following = _pages_around(place, paging, full=full)
         if place.oldest_first:
             posts.reverse()
         away = reply.get("_unavailable", ())
+        said, undo = await self._undo.said(visit)
         is_start = place == place.at_start and place.words is None
         return visit.page(
             "timeline.html" if search is None else "search.html",
@@ -246,7 +246,8 @@ class TimelinePages:
             newest=newest,
             is_unread=_may_be_unread(place, channels, posts, is_whole=not (previous or following)),
             answering=await answering_state(self._answers, visit),
-            undo=await self._undo.find(user, visit.query.get("undo", "")),
+            said=said,
+            undo=undo,
             back=place.path,
         )
 

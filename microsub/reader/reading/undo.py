@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from microsub.base.texts import N_
 from microsub.model.reader import Subscription
 from microsub.posts import within
 from microsub.redis import keys
@@ -24,6 +25,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.structures import Hash, together
 from microsub.timelines import ReadState, States, read_subscription, write_subscription
+from microsub.web.visit import PageVisit
 
 SECONDS = 600
 MOST = 500_000
@@ -31,6 +33,10 @@ MOST = 500_000
 
 RECORDS = 20
 """Maximum number of records of a user."""
+
+NO_MORE = N_("This can no longer be undone.")
+LATE = "late"
+"""The name in an address of an undo that came too late."""
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 
@@ -127,10 +133,14 @@ class UndoRecords:
         record = UndoRecord(secrets.token_hex(8), count, place or "", fields)
         marks = {} if place is None else {"name": place}
         size, listed = sum(map(len, fields.values())), self._records(user)
+        now = time.time()
         _, (_, rows) = await asyncio.gather(
             self._at(user, record.id).overwrite({"id": record.id, "count": count, **marks, **fields}),
-            together(listed.set({record.id: f"{time.time()} {size}"}), listed.all()),
+            together(listed.set({record.id: f"{now} {size}"}), listed.all()),
         )
+        if (latest := max(float(text(row).split()[0]) for row in rows.values())) > now:  # the clock was put back
+            rows[record.id] = f"{latest + 1} {size}".encode()
+            await listed.set({record.id: rows[record.id]})
         names, sizes = _latest(rows)
         if ended := names[min(RECORDS, within(sizes, MOST * _ITEM.size)) :]:
             await together(listed.delete(*ended), *(self._at(user, name).clear() for name in ended))
@@ -166,21 +176,68 @@ class UndoRecords:
 
     async def undo(self, user: str, id_: str, now: float) -> int:
         """Mark the record's posts as unread; returns their number. Posts that have left the channel stay away."""
-        count = await self._read_state.mark_again(user, await self.posts(user, id_), now)
+        kept = await self._all(user, id_)
+        count = await self._read_state.mark_again(user, _posts(kept), now)
         # Only now: a browser repeats the request if this process dies before its reply.
-        if _NAME.fullmatch(id_):
+        if "name" in kept:
+            await self._at(user, id_).overwrite({"undone": count, "of": kept["name"]})
+        elif _NAME.fullmatch(id_):
             await self._at(user, id_).clear()
         return count
 
+    async def said(self, visit: PageVisit) -> tuple[str, str]:
+        """What the page's address names as undone and as marked, in sentences; and the record that can be undone."""
+        name, undone = visit.query.get("undo", ""), visit.query.get("undone", "")
+        record, (count, place) = await asyncio.gather(
+            self.find(visit.user, name), self._of(visit.user, undone, "undone", "of")
+        )
+        texts = []
+        if count is not None:
+            texts.append(undone_text(visit, UndoRecord(undone, int(count), text(place or b""))))
+        elif undone == LATE:
+            texts.append(visit.translate(NO_MORE))
+        if record is not None:
+            texts.append(marked_text(visit, record))
+        return " ".join(texts), record.id if record is not None else ""
+
     async def posts(self, user: str, id_: str) -> dict[str, list[str]]:
         """The ids of the record's posts by channel; nothing if there is no such record any more."""
-        kept = await self._all(user, id_)
-        packed = {name.removeprefix("in "): ids for name, ids in kept.items() if name.startswith("in ")}
-        return {uid: [str(item) for (item,) in _ITEM.iter_unpack(ids)] for uid, ids in packed.items()}
+        return _posts(await self._all(user, id_))
+
+
+def marked_text(visit: PageVisit, record: UndoRecord) -> str:
+    """The sentence about marked posts, which names the channel or feed that was marked as a whole."""
+    count, place = record.count, record.place
+    if place:
+        return visit.translate_count(
+            N_("%(num)s post marked as read in %(channel)s."),
+            N_("%(num)s posts marked as read in %(channel)s."),
+            count,
+            channel=place,
+        )
+    return visit.translate_count(N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), count)
+
+
+def undone_text(visit: PageVisit, record: UndoRecord) -> str:
+    """The sentence about posts whose marks were undone."""
+    count, place = record.count, record.place
+    if place:
+        return visit.translate_count(
+            N_("%(num)s post marked as unread in %(channel)s."),
+            N_("%(num)s posts marked as unread in %(channel)s."),
+            count,
+            channel=place,
+        )
+    return visit.translate_count(N_("%(num)s post marked as unread."), N_("%(num)s posts marked as unread."), count)
 
 
 def _packed(marked: Mapping[str, Collection[str]]) -> dict[str, bytes]:
     return {f"in {uid}": struct.pack(f"<{len(ids)}q", *map(int, ids)) for uid, ids in marked.items()}
+
+
+def _posts(kept: Mapping[str, bytes]) -> dict[str, list[str]]:
+    packed = {name.removeprefix("in "): ids for name, ids in kept.items() if name.startswith("in ")}
+    return {uid: [str(item) for (item,) in _ITEM.iter_unpack(ids)] for uid, ids in packed.items()}
 
 
 def _latest(rows: Mapping[str, bytes]) -> tuple[list[str], list[int]]:
