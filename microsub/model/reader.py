@@ -204,13 +204,18 @@ class Episode:
 
 def episodes_in(stored: str) -> tuple[Episode, ...]:
     """The queue as it is stored with the account; the first episode is the current one."""
-    return tuple(Episode(*one) for one in orjson.loads(stored or "[]"))
+    return tuple(Episode(*one) for one in orjson.loads(stored or "[]") if one is not None)
 
 
-def stored_episodes(queue: Iterable[Episode]) -> str:
-    """The queue as it is stored, '' for an empty one."""
+def is_closed(stored: str) -> bool:
+    """Whether the player with this queue is closed, until an episode is played or added."""
+    return stored.startswith("[null,")
+
+
+def stored_episodes(queue: Iterable[Episode], *, closed: bool = False) -> str:
+    """The queue as it is stored, '' for an empty one; that of a `closed` player begins with a null."""
     rows = [astuple(one) for one in queue]
-    return orjson.dumps(rows).decode() if rows else ""
+    return orjson.dumps([None, *rows] if closed else rows).decode() if rows else ""
 
 
 LONGEST_AUDIO = 10_000_000

@@ -48,7 +48,7 @@ from microsub.identity.pages.account import CREDENTIALS
 from microsub.micropub import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
 from microsub.micropub.posting import PATH as POSTS
-from microsub.model.reader import episodes_in
+from microsub.model.reader import episodes_in, is_closed
 from microsub.outputs import OutputActions, OutputEndpoint
 from microsub.post_store import PostStoreEndpoint
 from microsub.post_store.api import PATH as POST_STORE
@@ -152,7 +152,7 @@ def create_app(
     """
     folders = (IDENTITY_FOLDER, *READER_FOLDERS)
     looks = InstanceLooks(parts.stores.declared, parts.stores.effective.everything)
-    known = {"shortcuts": shortcuts, "key_groups": KEY_GROUPS, "episodes_in": episodes_in}
+    known = {"shortcuts": shortcuts, "key_groups": KEY_GROUPS, "episodes_in": episodes_in, "is_closed": is_closed}
     site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now, **known)
     routes = [
         *_monitoring_routes(parts, monitors or Monitors()),

@@ -64,11 +64,13 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         sounds = feeds.serve_document("/sounds", podcast(feeds.serve("/episode.wav", served)))
         for name in ("player", "walker", "quiet", "queuer", "presser", "early", "backer"):
             users[name]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
+        whole = feeds.serve_document("/whole", podcast(feeds.serve("/whole.wav", served_whole)))
+        users["quiet"]["channels"].append({"uid": "whole", "name": "Whole", "feeds": [whole]})
         more = feeds.serve_document("/more", more_episodes(feeds.url("/episode.wav")))
         for name in ("queuer", "presser", "early", "starrer"):
             users[name]["channels"].append({"uid": "more", "name": "More", "feeds": [more]})
         users |= {name: {"channels": [{"uid": uid, "name": uid.title()} for uid in EMPTY]} for name in TENDERS}
-        async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=4, settings=settings) as made:
+        async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=5, settings=settings) as made:
             yield Server(made.own, made.url, feeds)
 
 
@@ -362,6 +364,11 @@ async def served(asked: Asked) -> None:
     )
 
 
+async def served_whole(asked: Asked) -> None:
+    """The sound, which this host sends only as a whole."""
+    await asked.reply(sound(), "Content-Type: audio/wav")
+
+
 async def listen(page: Page, until: str) -> None:
     """Presses the player, and waits for that state."""
     await page.locator("audio").focus()
@@ -370,7 +377,8 @@ async def listen(page: Page, until: str) -> None:
 
 
 def podcast(episode: str) -> bytes:
-    item = f"<item><title>Episode</title><guid>e1</guid><enclosure url='{episode}' type='audio/wav'/></item>"
+    text = f"<description>Episode of 19:30 Uhr: 0:00 Welcome, 0:45 Bread</description><guid>{episode}</guid>"
+    item = f"<item><title>Episode</title>{text}<enclosure url='{episode}' type='audio/wav'/></item>"
     return f"<rss version='2.0'><channel><title>P</title>{item}</channel></rss>".encode()
 
 
@@ -582,6 +590,42 @@ async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, se
             await expect(player).to_be_visible()
 
 
+async def test_the_place_in_a_file_that_plays_only_from_its_beginning_is_kept(browser: Browser, server: Server) -> None:
+    """In the bar and in the post's own player, which say so."""
+    said = "This file plays only from its beginning; your place at 01:10 is kept."
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "quiet", "/channel/whole?show=all")
+        await page.get_by_role("button", name="Play", exact=True).click()
+        await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
+        await page.evaluate(f"{BAR}.pause()")
+        elsewhere = """async (form) => {
+          const body = new URLSearchParams(new FormData(form));
+          body.set("seconds", 70);
+          await fetch(form.action, { method: "POST", body });
+        }"""
+        await page.locator("#listening form").evaluate(elsewhere)
+        for _ in range(2):
+            await page.reload()
+            assert await page.get_attribute("#listening audio", "data-at") == "70"
+            await page.keyboard.press("P")
+            await page.locator("#listening").get_by_text(said).wait_for()
+            await page.wait_for_function(f"() => {BAR}.currentTime > 0 && !{BAR}.paused")
+            await page.get_by_role("button", name="Forward 30 seconds").click()
+            assert await page.evaluate(f"({BAR}.pause(), {BAR}.currentTime > 0)")
+        async with page.expect_response("**/listening"):
+            await page.get_by_role("button", name="Close the player").click()
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Audio").click()
+        kept = "localStorage['positions of quiet']"
+        await page.evaluate(f"{kept} = JSON.stringify([[{PLAYER}.src, 70]])")
+        await page.reload()
+        await listen(page, "it.currentTime > 0 && !it.paused")
+        await page.locator(".files").get_by_text(said).wait_for()
+        await page.evaluate(f"{PLAYER}.pause()")
+        await page.reload()
+        await page.get_by_text("Continues at 01:10.").wait_for()
+
+
 async def test_the_player_stays_where_it_is(browser: Browser, server: Server) -> None:
     """When its script is there at last, and its buttons work."""
     async with tab(browser) as here:
@@ -621,7 +665,7 @@ async def test_one_player_sounds_at_a_time(browser: Browser, server: Server) -> 
 
 
 async def test_episodes_are_removed_one_after_the_other(browser: Browser, server: Server) -> None:
-    """The list of those that wait stays open, and the focus in the bar."""
+    """The list of those that wait stays open, and the focus in the bar. The queue comes back after it was closed."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "queuer", "/channel/more?show=all")
         addresses = [await one.get_attribute("href") for one in await page.locator(".post h2 a").all()]
@@ -629,13 +673,16 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
             await page.goto(f"{server.url}{address}")
             async with page.expect_response("**/listen"):
                 await page.get_by_role("button", name="Add to the queue").click()
-        await page.get_by_text("2 more episodes").click()
         bar = page.get_by_role("region", name="Player")
+        await bar.get_by_role("button", name="Close the player", exact=True).click()
+        await page.wait_for_function("() => !document.getElementById('listening')")
+        await page.get_by_role("button", name="Add to the queue").click()
+        await page.get_by_text("2 more episodes").click()
         await bar.get_by_role("button", name="Remove").first.click()
         await bar.get_by_text("1 more episode", exact=True).wait_for()
         assert await bar.locator("summary:focus").count() == 1
         await bar.get_by_role("button", name="Remove").click()
-        await bar.get_by_role("button", name="Close the player", exact=True).wait_for()
+        await expect(bar.locator("summary")).to_have_count(0)
         assert await bar.locator("[data-next]:focus").count() == 1
 
 
@@ -654,6 +701,17 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
         await page.wait_for_function(f"() => !{BAR}.paused")
         await page.keyboard.press("P")
         await page.wait_for_function(f"() => {BAR}.paused")
+        async with page.expect_event("load"):
+            await page.keyboard.press("1")
+        await here.keys("j", "o")
+        await page.get_by_role("link", name="0:45").click()
+        await page.wait_for_function(f"() => {BAR}.currentTime > 45 && !{BAR}.paused")
+        assert await page.get_by_role("link", name="19:30").count() == 0
+        assert len(here.context.pages) == 1
+        await page.keyboard.press("P")
+        await page.wait_for_function(f"() => {BAR}.paused")
+        async with page.expect_event("load"):
+            await page.keyboard.press("3")
         await page.goto(f"{server.url}/channel/more?show=all")
         await here.keys("j", "P")
         await page.wait_for_function(f"file => {BAR}.dataset.file !== file && !{BAR}.paused", arg=file)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from microsub.model.jf2 import Enclosure, Entry
+from dataclasses import replace
+
+from microsub.model.jf2 import Content, Enclosure, Entry
 from microsub.model.reader import LONGEST_EPISODE, MOST_EPISODES, MOST_OF_EPISODES
 from tests.reader.conftest import ReadingVisitor
 from tests.support.posts import NOON
@@ -121,6 +123,44 @@ async def test_the_queue_is_emptied_at_once(ann: ReadingVisitor) -> None:
     assert queue(page) == ["one", "two", "three"]
     await ann.change(page, "clear", "yes", BAR)
     assert queue(await ann.get("/channel/home")) == []
+
+
+async def test_a_closed_player_keeps_its_queue(ann: ReadingVisitor) -> None:
+    """And the position; what other devices report opens nothing, while an episode that is played brings all back."""
+    urls = {name: f"https://a.example/{name}.mp3" for name in ("one", "two", "three")}
+    paths = {name: await episode(ann, name) for name in urls}
+    await press(ann, paths["one"], "play", urls["one"])
+    page = await press(ann, paths["two"], "add", urls["two"])
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"close": "yes", "seconds": "71"})
+    assert queue(await ann.get("/channel/home")) == []
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"seconds": "75"}, accept="application/json")
+    assert not (await ann.get("/account")).tree.css("#listening")
+    page = await press(ann, paths["three"], "play", urls["three"])
+    assert queue(page) == ["three", "one", "two"]
+    await ann.change(page, "close", "yes", BAR)
+    page = await press(ann, paths["one"], "add", urls["one"])
+    assert queue(page) == ["three", "one", "two"]
+    await ann.change(page, "play", urls["one"], BAR)
+    assert (await ann.get("/")).tree.css_first("#listening audio").attributes["data-at"] == "75"
+
+
+async def test_times_in_an_episode_lead_to_their_moments(ann: ReadingVisitor) -> None:
+    """In its file, where the text isn't a link or code; other figures, and times after its end, stay text."""
+    times = "1:02 in (12:34), 1:02:03, 99:00 of 1:00:59; 1:2, 5:61, 7:1:2, 8:00 Uhr, 9:15 pm, 3:4:05:06, 10:10.5"
+    html = f"<p>{times}</p><p><a href='/x'>2:00</a> <code>3:00</code> <b title='4:00'>5:00</b></p>"
+    file = Enclosure("https://a.example/1.mp3?a=1&b=2#t=5", "audio/mpeg", duration=2 * 3600)
+    entry = Entry(guid="1", url="https://a.example/1", content=Content(html, "x"), enclosure=(file,))
+    path = f"/post/{await ann.publish_entry(entry)}"
+    for place in (path, "/channel/home"):
+        page = await ann.get("/channel/home")
+        await ann.browser.post("/view", {**fields_of(page.form("/view")), "view": "full"})
+        links = (await ann.get(place)).tree.css(".content [data-start]")
+        found = {one.text(): one.attributes["href"] for one in links}
+        seconds = {"1:02": 62, "12:34": 754, "1:02:03": 3723, "99:00": 5940, "1:00:59": 3659, "5:00": 300}
+        assert found == {text: f"https://a.example/1.mp3?a=1&b=2#t={at}" for text, at in seconds.items()}
+    short = replace(entry, guid="2", url="https://a.example/2", enclosure=(replace(file, duration=600),))
+    page = await ann.get(f"/post/{await ann.publish_entry(short, NOON + 1)}")
+    assert [one.text() for one in page.tree.css(".content [data-start]")] == ["1:02", "5:00"]
 
 
 async def test_the_queue_is_bounded(ann: ReadingVisitor) -> None:

@@ -50,6 +50,8 @@ _SMALL = 64
 _LINK = re.compile(r'<a\b(?:[^>"]|"[^"]*")*>')
 _LINKS_AND_PICTURES = re.compile(r'</a>|<a\b(?:[^>"]|"[^"]*")*>|<img\b(?:[^>"]|"[^"]*")*>')
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
+_TAB = 'target="_blank"'
+_FOREIGN = f'rel="noopener noreferrer nofollow" {_TAB}'
 
 
 def nowhere(_url: str) -> bool:
@@ -80,7 +82,7 @@ def _in_tabs(html: str, leaves: Callable[[str], bool]) -> str:
     def opened(found: re.Match[str]) -> str:
         tag = found[0]
         url = unescape(dict(_ATTRIBUTE.findall(tag)).get("href", ""))
-        return f'{tag[:-1]} target="_blank">' if leaves(url) else tag
+        return f"{tag[:-1]} {_TAB}>" if leaves(url) else tag
 
     return _LINK.sub(opened, html)
 
@@ -183,6 +185,36 @@ def _cleaner(image: ImageAddress) -> nh3.Cleaner:
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"img": {"loading": "lazy"}},
     )
+
+
+_TAG = re.compile(r'(<(/?)([a-z0-9]+)(?:[^>"]|"[^"]*")*>)')
+_AS_IT_IS = frozenset({"a", "code", "pre"})
+_MOMENT = re.compile(
+    r"(?<![\w:.,/+-])(?:(\d{1,2}):([0-5]?\d)|(\d{1,3})):([0-5]\d)(?![\w:]|[.,]\d|\s?(?i:[ap]\.?m\b|Uhr\b|UTC\b|GMT\b))",
+    re.ASCII,
+)
+"""A time in an episode, `12:34` or `1:02:03`, unless it is one of the day."""
+
+
+def with_moments(html: str, file: str, most: float) -> str:
+    """A fitted body with the times in its text as links to these moments of an audio file.
+
+    The file lasts `most` seconds, 0 if that is unknown. The player of the page follows the links.
+    """
+    address = escape(file.partition("#")[0])
+
+    def linked(found: re.Match[str]) -> str:
+        hours, minutes, only, seconds = (int(part or 0) for part in found.groups())
+        at = 3600 * hours + 60 * (minutes + only) + seconds
+        return found[0] if 0 < most < at else f'<a href="{address}#t={at}" data-start="{at}" {_FOREIGN}>{found[0]}</a>'
+
+    parts, inside = _TAG.split(html), 0
+    for place in range(0, len(parts), 4):
+        if not inside:
+            parts[place] = _MOMENT.sub(linked, parts[place])
+        if place + 3 < len(parts) and parts[place + 3] in _AS_IT_IS:
+            inside += -1 if parts[place + 2] else 1
+    return "".join(part for place, part in enumerate(parts) if place % 4 < 2)
 
 
 MOST_SHOWN = 2500

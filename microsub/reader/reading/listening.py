@@ -11,7 +11,15 @@ from starlette.routing import Route
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
-from microsub.model.reader import LONGEST_AUDIO, LONGEST_EPISODE, Episode, episodes_in, has_room, stored_episodes
+from microsub.model.reader import (
+    LONGEST_AUDIO,
+    LONGEST_EPISODE,
+    Episode,
+    episodes_in,
+    has_room,
+    is_closed,
+    stored_episodes,
+)
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import HOME, LISTENING
 from microsub.web.headers import own_path
@@ -40,7 +48,10 @@ async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once
 
 
 async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
-    """Play or remove an episode of the queue, whose address is the button's value, empty it, or note a position."""
+    """Play or remove an episode of the queue, empty it, close the player, or note a position.
+
+    The button's value is the episode's address.
+    """
     await reader.user(visit)
     fields, seconds = visit.form, visit.form.text("seconds")
     at = min(int(seconds), LONGEST_AUDIO) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 12 else None
@@ -54,16 +65,21 @@ async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
             return []
         return [one for one in queue if "remove" not in fields or one.url != fields.text("remove")]
 
-    await _revise(reader, visit, changed)
+    await _revise(
+        reader, visit, changed, lambda stored: "play" not in fields and ("close" in fields or is_closed(stored))
+    )
     if visit.request.headers.get("accept", "").startswith("application/json"):
         return Response(status_code=204)
     return visit.go(own_path(fields.text("back")) or HOME)
 
 
 async def _revise(
-    reader: ReaderSite, visit: PageVisit, changed: Callable[[Sequence[Episode]], Sequence[Episode]]
+    reader: ReaderSite,
+    visit: PageVisit,
+    changed: Callable[[Sequence[Episode]], Sequence[Episode]],
+    closed: Callable[[str], bool] = lambda _: False,
 ) -> None:
     def revise(stored: str) -> str:
-        return stored_episodes(changed(episodes_in(stored)))
+        return stored_episodes(changed(episodes_in(stored)), closed=closed(stored))
 
     await reader.revise(visit.user, "playing", visit.require_session().playing, revise)

@@ -28,7 +28,15 @@ from microsub.model.jf2 import Card, Content, Entry, Podcast, PodcastChapter, Re
 from microsub.model.reader import NOTIFICATIONS
 from microsub.model.words import count_words
 from microsub.reader.places import POST
-from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt, nowhere
+from microsub.reader.reading.body import (
+    MOST_SHOWN,
+    ImageAddress,
+    beginning_of,
+    body_fitter,
+    excerpt,
+    nowhere,
+    with_moments,
+)
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import Images
 from microsub.timelines import OwnNames
@@ -216,6 +224,9 @@ class PostForms:
         author = entry.author or Card()
         source_name, source_photo, kind = self.feeds.get(source, ("", "", ""))
         body, is_cut = self._body(entry, fit)
+        files = _named([*_files(entry)][:_MOST_FILES])
+        if body and (sound := next((file for file in files if file.kind == "audio"), None)) is not None:
+            body = with_moments(body, sound.url, 60 * sound.minutes)
         about = _TROUBLED.match(entry.uid or "") if kind == NOTICES else None
         return PostView(
             id=item["_id"],
@@ -238,7 +249,7 @@ class PostForms:
             lead=_lead(entry, self.hits, self.view) if self.view in ROWS else "",
             thumbnail=self._picture(_first_picture(entry)) if self.view == "cards" else "",
             photos=[(self.image(url), _described(entry, url)) for url in _photos(entry)[:_MOST_PHOTOS] if web(url)],
-            files=_named([*_files(entry)][:_MOST_FILES]),
+            files=files,
             contexts=[*_contexts(entry)],
             rsvp=entry.rsvp or "",
             start=entry.start or "",

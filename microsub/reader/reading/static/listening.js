@@ -7,15 +7,52 @@ const CLOSE = 2; // seconds
 let reported = 0; // when the position was reported last
 let at = -1; // the position that the account has
 let from = 0; // where the episode goes on
+let moment = null; // where the one that is asked for begins, if a time in its text or a chapter names that
 let isWaiting = false; // for a press, to go on
 
 const bar = () => document.getElementById("listening");
 const sound = () => bar()?.querySelector("audio");
 
+/** A place in a recording, for people. */
+export function clock(seconds) {
+  const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, Math.floor(seconds % 60)];
+  return parts.slice(parts[0] ? 0 : 1).map((part) => String(part).padStart(2, "0")).join(":");
+}
+
+/** Whether a loaded file can be played from there: some hosts send files only from their beginning. */
+const canReach = ({ seekable }, seconds) => seekable.length > 0 && seconds <= seekable.end(seekable.length - 1);
+
+/** Go to a place of a loaded file; false if that can't be reached, and the player stays where it is. */
+export function goTo(audio, seconds) {
+  const is = canReach(audio, seconds);
+  if (is) {
+    audio.currentTime = seconds;
+  }
+  return is;
+}
+
+/** Go on at a place of a loaded file. If it can't be reached, the player keeps it until playback is beyond it. */
+export function resume(audio, seconds) {
+  const is = goTo(audio, seconds) || seconds < CLOSE;
+  if (!is) {
+    audio.dataset.kept = seconds;
+  }
+  return is;
+}
+
+/** Where listening is to go on. */
+export const placeIn = ({ currentTime, dataset }) => Math.max(currentTime, Number(dataset.kept ?? 0));
+
+/** Say that the file in the bar plays only from its beginning, and which place is kept. */
+function sayUnreachable() {
+  const [word, { kept }] = [bar().querySelector("[data-kept-said]"), sound().dataset];
+  word.textContent = kept ? word.dataset.keptSaid.replace("{time}", clock(kept)) : word.dataset.beginningSaid;
+}
+
 /** Remember for the next page whether this one plays, or waits for a press to go on, and where. */
 function remember() {
-  const { dataset, paused, currentTime, readyState } = sound();
-  const [on, last] = [!paused || isWaiting, readyState ? currentTime : from];
+  const { dataset, paused, readyState } = sound();
+  const [on, last] = [!paused || isWaiting, readyState ? placeIn(sound()) : from];
   sessionStorage.setItem("listening", JSON.stringify({ file: dataset.file, on, at: last }));
 }
 
@@ -33,7 +70,7 @@ function goOn(audio) {
 
 function report() {
   const [audio, form] = [sound(), bar().querySelector("form")];
-  const seconds = Math.floor(audio.currentTime);
+  const seconds = Math.floor(placeIn(audio));
   if (!audio.readyState || Math.abs(seconds - at) < CLOSE) {
     return;
   }
@@ -62,10 +99,11 @@ function prepare(starts) {
   isWaiting = false;
   from = (plays ? last.at : null) ?? Number(audio.dataset.at); // paused, it may have gone on elsewhere
   if (starts && own) { // it goes on where that one is, or was at an earlier visit
-    from = own.readyState ? own.currentTime : from || Number(own.dataset.from ?? 0);
+    from = own.readyState ? placeIn(own) : from || Number(own.dataset.from ?? 0);
   }
+  [from, moment] = [moment ?? from, null];
   at = Number(audio.dataset.at); // browsers may drop a report at the end of a page
-  audio.addEventListener("loadedmetadata", () => (audio.currentTime = from), { once: true });
+  audio.addEventListener("loadedmetadata", () => resume(audio, from) || sayUnreachable(), { once: true });
   showSpeed();
   audio.addEventListener("play", () => {
     isWaiting = false;
@@ -87,9 +125,13 @@ function prepare(starts) {
 async function change(form, button, plays) {
   const body = new URLSearchParams(new FormData(form));
   body.set(button.name, button.value);
+  if (bar()?.contains(form) && sound().readyState) {
+    body.set("seconds", Math.floor(placeIn(sound()))); // the account keeps where another begins, or the player is closed
+  }
   const reply = await fetch(form.action, { method: "POST", body });
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
   if (!reply.ok) {
+    moment = null;
     say(page.querySelector("[role=alert]")?.textContent || reply.statusText);
     return;
   }
@@ -106,6 +148,7 @@ async function change(form, button, plays) {
     return;
   }
   before?.remove();
+  sessionStorage.removeItem("listening"); // of an earlier page
   twin();
   if (after) {
     document.body.append(after);
@@ -131,6 +174,23 @@ export function playOrPause(post) {
   }
 }
 
+/** Play the episode of a post in a list from a moment of it. */
+function playFrom(post, seconds) {
+  const button = post.querySelector("form[action$='/listen'] [name=play]");
+  const audio = sound();
+  if (button.value !== audio?.dataset.file) {
+    moment = seconds;
+    button.click();
+  } else if (!audio.readyState) {
+    from = seconds;
+    goOn(audio);
+  } else if (goTo(audio, seconds)) {
+    goOn(audio);
+  } else {
+    sayUnreachable();
+  }
+}
+
 function showSpeed() {
   const [audio, speed] = [sound(), bar().querySelector("[data-speed]")];
   speed.value = localStorage.getItem("speed") || "1";
@@ -153,16 +213,22 @@ export function prepareListening() {
     }
     // Another page's policy allows no foreign file; there the next page plays.
     if (!bar() && !document.querySelector(".post.whole, [data-plays]")) {
-      sessionStorage.setItem("listening", JSON.stringify({ file: submitter.value, on: submitter.name === "play" }));
+      sessionStorage.setItem("listening", JSON.stringify({ file: submitter.value, on: submitter.name === "play", at: moment ?? undefined }));
     } else {
       event.preventDefault();
       const plays = submitter.name === "play" || (submitter.matches("[data-next]") && !sound().paused);
       change(target, submitter, plays);
     }
   });
-  document.addEventListener("click", ({ target }) => {
+  document.addEventListener("click", (event) => {
+    const { target } = event;
+    const time = target.closest("[data-start]");
+    const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey;
     if (target.matches("[data-skip]")) {
-      sound().currentTime += Number(target.dataset.skip);
+      goTo(sound(), Math.max(0, sound().currentTime + Number(target.dataset.skip))) || sayUnreachable();
+    } else if (isPlain && !event.defaultPrevented && time?.closest(".post")?.querySelector("form[action$='/listen']")) {
+      event.preventDefault();
+      playFrom(time.closest(".post"), Number(time.dataset.start));
     }
   });
   document.addEventListener("change", ({ target }) => {
@@ -188,7 +254,8 @@ export function prepareListening() {
     at = persisted ? -1 : at;
     if (persisted && audio && last.file === audio.dataset.file) {
       if (last.at !== undefined) {
-        audio.currentTime = from = last.at; // also if the file is loaded only now
+        from = last.at;
+        audio.readyState ? goTo(audio, from) : (audio.currentTime = from); // also if the file is loaded only now
       }
       last.on && goOn(audio);
     }

@@ -1,4 +1,6 @@
 // Players: this browser remembers the last positions in a limited number of files, separately for each user.
+import { clock, goTo, placeIn, resume } from "./listening.js";
+
 const MOST = 200;
 const EVERY = 5000; // milliseconds between two records of the position
 const AT_LEAST = 10; // seconds at the beginning and end in which no position is recorded
@@ -14,17 +16,12 @@ function note(player) {
     return; // nothing is loaded yet, so the recorded position stays
   }
   const kept = positions();
-  const { currentTime, duration } = player;
+  const at = placeIn(player);
   kept.delete(player.src);
-  if (currentTime > AT_LEAST && !(duration - currentTime < AT_LEAST)) {
-    kept.set(player.src, Math.floor(currentTime));
+  if (at > AT_LEAST && !(player.duration - at < AT_LEAST)) {
+    kept.set(player.src, Math.floor(at));
   }
   localStorage.setItem(place, JSON.stringify([...kept].slice(-MOST)));
-}
-
-function clock(seconds) {
-  const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
-  return parts.slice(parts[0] ? 0 : 1).map((part) => String(part).padStart(2, "0")).join(":");
 }
 
 function prepare(player) {
@@ -35,7 +32,10 @@ function prepare(player) {
     word.textContent = word.dataset.goesOn.replace("{time}", clock(from));
     word.hidden = false;
     player.addEventListener("loadedmetadata", () => {
-      player.currentTime = from;
+      if (!resume(player, from)) {
+        word.textContent = word.dataset.keptSaid.replace("{time}", clock(from));
+        word.hidden = false;
+      }
     }, { once: true });
   }
   let at = performance.now();
@@ -61,7 +61,7 @@ function follow(chapter) {
     const { id } = post.closest("[data-id]").dataset;
     const player = document.querySelector(`#listening[data-post="${id}"] audio`) || own;
     event.preventDefault();
-    const go = () => (player.currentTime = Number(chapter.dataset.start));
+    const go = () => goTo(player, Number(chapter.dataset.start));
     if (player.readyState) {
       go();
     } else {
@@ -72,7 +72,7 @@ function follow(chapter) {
 }
 
 /** Show the chapters that the server reads from the document that the episode names, in place of the link to them. */
-async function showChapters(link) {
+export async function showChapters(link) {
   const reply = await fetch(link.href);
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
   const listed = page.querySelector("[data-listed] .chapters");

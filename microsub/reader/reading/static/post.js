@@ -175,6 +175,10 @@ export function showWhole(page, body) {
     whole.querySelectorAll("[data-player]").forEach((player) => player.remove());
     localiseTimes(whole);
     body.replaceChildren(...whole.childNodes);
+    const chapters = body.querySelector("[data-chapters]");
+    if (chapters) {
+      import("./play.js").then(({ showChapters }) => showChapters(chapters)).catch(() => {}); // the link stays
+    }
   }
   return Boolean(whole);
 }
