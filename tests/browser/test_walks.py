@@ -590,8 +590,8 @@ async def test_the_bar_takes_over_from_the_player_of_a_post(browser: Browser, se
             await expect(player).to_be_visible()
 
 
-async def test_the_place_in_a_file_that_plays_only_from_its_beginning_is_kept(browser: Browser, server: Server) -> None:
-    """In the bar and in the post's own player, which say so."""
+async def test_an_unreachable_place_is_kept(browser: Browser, server: Server) -> None:
+    """By the bar and by the player of the post, with a sentence, if a host sends its file only from the beginning."""
     said = "This file plays only from its beginning; your place at 01:10 is kept."
     async with tab(browser) as here:
         page = await server.sign_in(here, "quiet", "/channel/whole?show=all")
