@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
+from microsub.base.errors import InvalidRequest
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, RESERVED, SAVED, Channel
 from microsub.reader.places import CHANNEL, SearchLink, TimelinePlace
 from microsub.timelines import ChannelNames, Channels, StyleOf
@@ -93,7 +94,12 @@ class ChannelLinks(tuple[ChannelLink, ...]):
         return next((link for link in own[place:] + own[:place] if link.count and link.uid != uid), None)
 
     def chosen(self, field: str) -> ChannelLink | None:
-        """The user's channel in a form field: by its name if there are many, otherwise by its uid."""
+        """The user's channel in a form field: by its name if there are many, otherwise by its uid.
+
+        Raises InvalidRequest if the field is empty.
+        """
+        if not field.strip():
+            raise InvalidRequest(N_("Choose a channel first."))
         return self.called(field) if self.is_long else next((link for link in self.own if link.uid == field), None)
 
     def called(self, name: str) -> ChannelLink | None:

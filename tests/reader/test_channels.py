@@ -134,8 +134,18 @@ async def test_a_follow_cant_be_restored_by_another_users_id(ann: ReadingVisitor
 
 
 async def test_a_feed_moves_to_another_channel_and_back(ann: ReadingVisitor) -> None:
-    """With its posts and their read state; the page names the feed and its channel, and offers to undo the move."""
+    """With its posts and their read state; the page names the feed and its channel, and offers to undo the move.
+
+    One chooses the channel, unless there is only one other.
+    """
     await ann.publish("a", "b")
+    assert [one.text() for one in (await ann.get("/channels/home")).tree.css("[name=to] option")] == ["Later"]
+    await ann.server.channels.create("ann", "News", ann.server.now, "news")
+    page = await ann.get("/channels/home")
+    offered = {one.text(): one.attributes["value"] for one in page.tree.css("[name=to] option")}
+    assert offered == {"Choose a channel": "", "Later": "later", "News": "news"}
+    refused = await ann.browser.submit(page, "/channels/home/move")
+    assert (refused.status, "Choose a channel first." in refused.text) == (400, True)
     await ann.reader.post(
         action="timeline", method="mark_read", channel="home", entry=(await ann.reader.ids("home"))[0]
     )

@@ -389,6 +389,7 @@ async def test_an_undo_that_takes_too_long_goes_on(
     ("fields", "status", "words"),
     [
         ({"do": ""}, 400, "Choose what to do"),
+        ({"do": "move"}, 400, "Choose a channel first."),
         ({"do": "undo"}, 400, "Choose what to do"),
         ({"do": "x" * 10_000}, 400, "Choose what to do"),
         ({"do": "pause", "feed": []}, 400, "Choose the feeds first"),

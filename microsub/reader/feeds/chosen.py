@@ -274,8 +274,8 @@ class ChosenFeeds:
     async def _target(self, visit: PageVisit) -> ChannelLink:
         """The channel that the form names, or its uid, which a drag gives."""
         links, uid = await self._reader.links(visit), visit.form.text("target")
-        found = next((link for link in links.own if link.uid == uid), None) if uid else None
-        found = found or links.chosen(visit.form.text("to"))
+        dragged = next((link for link in links.own if link.uid == uid), None)
+        found = dragged if uid else links.chosen(visit.form.text("to"))
         if found is None:
             raise NotFound(N_("There is no such channel."))
         return found
