@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab
@@ -66,8 +66,11 @@ async def test_offline_marks_wait_and_pages_say_offline(browser: Browser, server
     await context.set_offline(True)
     posts = [page.locator(".post").first, page.locator(".post").nth(2)]  # the form's first control belongs to the first
     names = [await post.get_attribute("id") for post in posts]
-    for post in reversed(posts):
+    counts = page.locator("#channels :is([data-channel=home], [data-channel=global]) [data-count]")
+    before = int(await counts.first.inner_text())
+    for done, post in enumerate(reversed(posts), 1):
         await post.locator("[data-act=read]").click()
+        await expect(counts).to_have_text([str(before - done)] * 2)
         await page.get_by_text("Your change is sent when you are back online.").wait_for()
         assert await post.locator("[data-act=read]").get_attribute("aria-pressed") == "true"
     second = await context.new_page()
@@ -79,7 +82,9 @@ async def test_offline_marks_wait_and_pages_say_offline(browser: Browser, server
     await context.set_offline(False)
     await second.locator("h1", has_text="Home").wait_for()
     await page.wait_for_function("() => !JSON.parse(localStorage.getItem('marks of ann')).length")
+    await expect(counts).to_have_text([str(before - 2)] * 2)
     await page.reload()
+    await expect(counts).to_have_text([str(before - 2)] * 2)
     read = [await page.locator(f"#{name} [data-act=read]").get_attribute("aria-pressed") for name in names]
     assert read == ["true", "true"]
     await context.close()
@@ -93,11 +98,16 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Readi
     count = await unread.count()
     mark, undo = page.get_by_role("button", name="Mark all as read"), page.get_by_role("button", name="Undo")
     waiting = "JSON.parse(localStorage.getItem('marks of ann')).length"
+    await page.locator("#channels .unfold").click()
+    await page.locator("#channels [data-feed]").wait_for()
     await context.set_offline(True)
     await mark.click()
     await page.get_by_text("Your change is sent when you are back online.").wait_for()
     assert (await unread.count(), await page.evaluate(waiting)) == (0, 1)
+    counts = page.locator("#channels :is([data-channel=home], [data-channel=global], [data-feed]) [data-count]")
+    await expect(counts).to_have_text(["0"] * 3)
     await undo.click()
+    await expect(counts).to_have_text([str(count)] * 3)
     await page.get_by_text("Undone.").wait_for()
     assert (await unread.count(), await page.evaluate(waiting)) == (count, 0)
     await mark.click()

@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showCounts, showState, tell } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showChanged, showState, tell } from "./marks.js";
 import { feedHere, showOnward, tellLast, turnTo } from "./news.js";
 import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
@@ -320,7 +320,7 @@ function pass(speed) {
     const form = document.getElementById("change");
     send(form, { read: passed.join(",") }, true).then((told) => {
       if (told) {
-        showCounts(told.unread);
+        showChanged(told, passed, -1);
         if (told.text) {
           say(told.text, "", told.turn);
         }

@@ -25,16 +25,80 @@ export function showTotal() {
   navigator.setAppBadge?.(total).catch(() => {}); // where nothing shows it
 }
 
+function showCount(shown, count) {
+  shown.dataset.count = count;
+  shown.textContent = String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f"); // as the server writes it
+  shown.closest(".count, .number").hidden = count === 0;
+  shown.closest(".branch li")?.classList.toggle("none", count === 0);
+}
+
 /** Show the unread count of each channel. */
 export function showCounts(unread) {
   for (const shown of document.querySelectorAll("[data-channel] [data-count]")) {
     const count = unread[shown.closest("[data-channel]").dataset.channel];
     if (count !== undefined) {
-      shown.dataset.count = count;
-      shown.textContent = String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f"); // as the server writes it
-      shown.closest(".count, .number").hidden = count === 0;
+      showCount(shown, count);
     }
   }
+  showTotal();
+}
+
+// --- counts while marks wait for the network: as this page can tell them, until the server has the marks
+
+const shifted = new Map(); // the name of waiting data → the counts that it changed, and by how much
+const OUTSIDE = ["global", "saved"]; // All counts the posts of all others
+const countsIn = (selector) => [...document.querySelectorAll(`#channels ${selector} [data-count]`)];
+const placeOf = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel")}`;
+const feedsAt = (address) => countsIn("[data-feed]").filter((one) => placeOf(one.closest("a")) === placeOf(new URL(address)));
+
+/** The counts of a channel, and of All. */
+function counting(channel) {
+  return [channel, ...(OUTSIDE.includes(channel) ? [] : ["global"])].flatMap((one) => countsIn(`[data-channel="${one}"]`));
+}
+
+/** The counts that have a post: its channel's, that of All, and its feed's if the channel is unfolded. */
+function countsOf(post) {
+  const open = feed?.dataset.channel ?? document.querySelector("#channels [data-channel][aria-current]")?.dataset.channel;
+  return [...counting(post.dataset.in ?? open), ...feedsAt(post.querySelector("[data-its-feed]")?.href ?? location.href)];
+}
+
+/** Change counts, none of which falls below 0. */
+function shift(told, counts, by) {
+  const changes = counts.map((shown) => {
+    const before = Number(shown.dataset.count);
+    showCount(shown, Math.max(0, before + by));
+    return [shown, before - shown.dataset.count];
+  });
+  shifted.set(told.undo, [...(shifted.get(told.undo) ?? []), ...changes]);
+  showTotal();
+}
+
+/** Show the counts that the server tells, or if its reply has to wait, those after a change of these posts. */
+export function showChanged(told, ids, by) {
+  showCounts(told.unread);
+  if (told.waits) {
+    ids.map(article).filter(Boolean).forEach((post) => shift(told, countsOf(post), by));
+  }
+}
+
+/** The same after a mark of all posts in a place, of which so many are `listed` on the page. */
+function showEmptied(told, channel, source, listed) {
+  showCounts(told.unread);
+  if (told.waits) {
+    const own = source ? feedsAt(location.href) : countsIn(`[data-channel="${channel}"]`);
+    const lines = channel === "global" ? ["[data-feed]", "[data-channel]:not([data-channel=saved])"] : [`.branch[data-uid="${channel}"]`];
+    const marked = Number(own[0]?.dataset.count ?? listed);
+    shift(told, [...counting(channel), ...(source ? own : [])], -marked);
+    shift(told, source ? [] : lines.flatMap(countsIn), -Infinity);
+  }
+}
+
+/** Take back what waiting data changed. */
+function shiftBack(name) {
+  for (const [shown, by] of shifted.get(name) ?? []) {
+    showCount(shown, Number(shown.dataset.count) + by);
+  }
+  shifted.delete(name);
   showTotal();
 }
 
@@ -88,7 +152,7 @@ export async function send(form, fields, keepalive = false) {
     }
     if (kept) {
       const isBulk = form.id === "mark-all" || "above" in fields || "all" in fields;
-      return { unread: {}, text: kept.text, undo: isBulk ? kept.name : "", turn };
+      return { unread: {}, text: kept.text, undo: isBulk ? kept.name : "", turn, waits: true };
     }
     say(problem.message, "", turn);
   } finally {
@@ -111,6 +175,7 @@ export function showStates(states) {
 }
 
 const sent = new Map(); // the name of waiting data → the server's undo name
+let counted = {}; // the counts after what was sent last
 
 /** Send waiting data; null if the network is still unavailable. Data that the server refuses isn't sent again. */
 async function post(form, waited) {
@@ -121,11 +186,20 @@ async function post(form, waited) {
     if (reply.ok) {
       const told = await reply.json();
       sent.set(waited.name, told.undo);
-      showCounts(told.unread);
+      counted = told.unread;
     }
     return reply;
   } catch {
     return null;
+  }
+}
+
+/** Send what waits; the counts follow when all of it is sent. */
+async function sendAll() {
+  await sendWaiting(post);
+  if (!hasWaiting()) {
+    showCounts(counted);
+    shifted.clear();
   }
 }
 
@@ -227,6 +301,7 @@ export async function change(name, id, said = "") {
   const ids = posts.map((post) => post.dataset.id);
   const asked = { read: [id], unread: [id], above: ids.slice(0, ids.indexOf(id) + 1), all: ids }[name];
   const before = new Map((asked || []).map((one) => [one, isOn(one, "read")]));
+  const wasSaved = isOn(id, "save");
   for (const one of asked || []) {
     showState(one, "read", name !== "unread");
   }
@@ -241,7 +316,11 @@ export async function change(name, id, said = "") {
     }
     return false;
   }
-  showCounts(told.unread);
+  const isUnread = name === "unread";
+  showChanged(told, [...before.keys()].filter((one) => before.get(one) === isUnread), isUnread ? 1 : -1);
+  if (told.waits && !asked && wasSaved !== (name === "save")) {
+    shift(told, countsIn("[data-channel=saved]"), name === "save" ? 1 : -1);
+  }
   if (told.undo) {
     changed.set(told.undo, [...before].filter(([, was]) => !was).map(([one]) => one));
   }
@@ -304,7 +383,11 @@ export async function markAll(form = document.getElementById("mark-all"), older 
   if (told) {
     const read = older ? told.read || [] : unread; // offline, nobody says which are older
     read.forEach((id) => showState(id, "read", true));
-    showCounts(told.unread);
+    if (older) {
+      showCounts(told.unread);
+    } else {
+      showEmptied(told, form.elements.channel.value, form.elements.source.value, unread.length);
+    }
     changed.set(told.undo, read);
     sayMarked(told);
   }
@@ -322,14 +405,16 @@ async function undo(form) {
     return;
   }
   const dropped = id && forget(id);
+  if (dropped) {
+    shiftBack(id);
+  }
   const told = dropped ? { unread: {}, text: dropped } : id && (await send(form, { undo: sent.get(id) || id }));
   if (told) {
-    for (const one of changed.get(id) || []) {
-      showState(one, "read", false);
-    }
+    const again = changed.get(id) || [];
+    again.forEach((one) => showState(one, "read", false));
     changed.delete(id);
     mass = mass.undo === id ? NONE : mass;
-    showCounts(told.unread);
+    showChanged(told, again, 1);
     if (told.undo) {
       sayMass(told.before, told.undo, told.turn, undefined, told.text); // the marks before these
     } else {
@@ -342,9 +427,8 @@ async function undo(form) {
 export function prepareForms() {
   const form = document.getElementById("change");
   if (form) {
-    const sending = () => sendWaiting(post);
-    addEventListener("online", sending);
-    sending();
+    addEventListener("online", sendAll);
+    sendAll();
   }
   sayAgain();
   bar?.querySelector("[data-close]")?.addEventListener("click", () => {

@@ -1,6 +1,7 @@
 // Requests counts, states and news when the server announces a change, and at intervals. New posts are announced in a
 // bar, so that nothing on the page moves. And the list of channels: its lines by key, unfolded ones, feeds that are dragged.
 import { feed, isLeaving, settled, showCounts, showStates, tellNothing } from "./marks.js";
+import { hasWaiting } from "./waiting.js";
 
 const PAUSE = 60000;
 const MOST_ASKED = 300; // posts whose states are asked for, those around the place of reading
@@ -42,7 +43,7 @@ async function ask() {
       return;
     }
     newest = turn;
-    showCounts(told.unread);
+    hasWaiting() || showCounts(told.unread); // those after what waits come with its reply
     if (before && before === settled()) {
       showStates(told.states);
     }
