@@ -144,7 +144,7 @@ async def channel_of(page: Page, name: str) -> str:
 
 
 async def test_the_table_of_feeds_fits(browser: Browser, many: ReadingServer) -> None:
-    """In German on a desk; on a phone, the first figures are in view."""
+    """In German on a desk, a narrow one, too; on a phone, the first figures are in view."""
     async with tab(browser) as here:
         page = await many.sign_in(here, "ann", "/feed")
         await here.context.set_extra_http_headers({"accept-language": "de"})
@@ -160,6 +160,17 @@ async def test_the_table_of_feeds_fits(browser: Browser, many: ReadingServer) ->
             "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.table'))"
         )
         assert (await cell.bounding_box() or {})["height"] < 70
+        await page.set_viewport_size({"width": 1000, "height": 800})
+        await cell.evaluate(
+            "it => it.innerHTML = '<span class=trouble>Beendet</span> <button>Nicht mehr folgen</button>'"
+        )
+        await page.locator(".feeds td:nth-child(4)").first.evaluate("it => it.textContent = 'Wissenschaft'")
+        button = await cell.get_by_role("button").bounding_box()
+        assert button is not None
+        assert button["x"] + button["width"] <= 1000 - 16
+        assert await page.evaluate(
+            "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.table'))"
+        )
         await page.set_viewport_size({"width": 390, "height": 844})
         figure = await page.locator(".feeds td.figure").first.bounding_box()
         assert figure is not None

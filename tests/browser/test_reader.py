@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import itertools
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -494,6 +495,10 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         assert await page.locator(".post h2").first.inner_text() == "Post 47"
 
 
+SHORT = {"/feed": "#feeds thead input", "/channels": ".hint button:not([hidden])"}
+"""Pages with their end in the window, and what is there when their scripts have run."""
+
+
 async def test_a_page_is_small_and_doesnt_shift(browser: Browser, library: Library) -> None:
     """Less than 60 KB in at most 12 requests, and nothing shifts while it loads."""
     async with window(browser) as here:
@@ -513,6 +518,11 @@ async def test_a_page_is_small_and_doesnt_shift(browser: Browser, library: Libra
         assert len(found) <= 12 + 1  # and the second page, which is loaded in advance
         assert sum(found) < 60_000
         assert await page.evaluate("window.shifts") < 0.01
+        for (path, end), size in itertools.product(SHORT.items(), (DESK, PHONE)):
+            await page.set_viewport_size(size)  # type: ignore[arg-type]
+            await page.goto(f"{library.url}{path}", wait_until="networkidle")
+            await page.locator(end).wait_for(state="attached")
+            assert await page.evaluate("window.shifts") == 0, (path, size)
 
 
 async def test_full_posts_load_without_a_shift(browser: Browser, library: Library) -> None:

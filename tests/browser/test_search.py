@@ -65,7 +65,7 @@ async def test_a_search_by_mouse(browser: Browser, server: ReadingServer) -> Non
         await first.locator(".content mark", has_text="lighthouse").wait_for()
         await page.evaluate("scrollTo(0, document.body.scrollHeight)")
         await page.locator(f".post:nth-child({COUNT}) mark").wait_for(state="attached")
-        await page.get_by_text("Keep in the channel list").click()
+        await page.locator("summary", has_text="Keep in the channel list").click()
         await page.get_by_label("Name").fill("Towers")
         async with page.expect_event("load"):
             await page.get_by_role("button", name="Keep", exact=True).click()
@@ -133,14 +133,14 @@ async def test_searches_work_without_scripts(browser: Browser, server: ReadingSe
     async with tab(browser, scripts=False) as here:
         page = await searching(here, server, "cat")
         await page.get_by_role("link", name="Best first").click()
-        await page.get_by_text("Keep in the channel list").click()
+        await page.locator("summary", has_text="Keep in the channel list").click()
         await page.get_by_role("button", name="Keep", exact=True).click()
         await page.set_viewport_size({"width": 390, "height": 844})
         await page.goto(f"{server.url}/")
         await page.locator("#channels").get_by_role("link", name="lighthouse").click()
         assert await page.locator("[type=search]:visible").input_value() == "lighthouse"
         assert await page.locator("mark").count() > 0
-        await page.get_by_text("What you can type").click()
+        await page.locator("summary", has_text="What you can type").click()
         assert await page.get_by_text("is:unread").is_visible()
 
 
@@ -148,7 +148,7 @@ async def test_searches_and_display_settings_are_accessible(browser: Browser, se
     """With everything open, with a mistake, in German, in both schemes; with each font, width and height."""
     context = await browser.new_context(bypass_csp=True)
     page = await searching(Tab(context, await context.new_page()), server, "dan")
-    await page.get_by_text("Keep in the channel list").click()
+    await page.locator("summary", has_text="Keep in the channel list").click()
     async with page.expect_event("load"):
         await page.get_by_role("button", name="Keep", exact=True).click()
     await page.goto(f"{server.url}/display")

@@ -1188,7 +1188,7 @@ async def test_days_are_those_of_the_browser(browser: Browser, server: ReadingSe
 
 
 async def test_the_heading_of_a_search_is_low(browser: Browser, server: ReadingServer) -> None:
-    """It has the words once, and is one line on a desk."""
+    """It has the words once, and is one line on a desk; on a phone, what is found begins in the first quarter."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "bea", "/search?q=post")
         await page.set_viewport_size({"width": 1280, "height": 800})
@@ -1202,11 +1202,17 @@ async def test_the_heading_of_a_search_is_low(browser: Browser, server: ReadingS
             assert first is not None
             assert field is not None
             assert first["y"] - field["y"] < 130, language
+            await page.set_viewport_size({"width": 390, "height": 844})
+            first = await page.locator(".post").first.bounding_box()
+            assert first is not None
+            assert first["y"] <= 200, language
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), language
+            await page.set_viewport_size({"width": 1280, "height": 800})
         assert [await one.input_value() for one in await page.locator("[name=q]:visible").all()] == ["", "post"]
 
 
 async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: ReadingServer) -> None:
-    """On a desk, with the longer words of German, too; so is that of a feed."""
+    """On a desk, with the longer words of German, too; so is that of a feed, which has its channel whole on a phone."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "bea", "/channel/home?show=all")
         await page.set_viewport_size({"width": 1280, "height": 800})
@@ -1226,6 +1232,11 @@ async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: Re
             assert tools["y"] < whole["y"] + whole["height"] < 110, language
             await page.evaluate("document.querySelector('h1').textContent = 'https://example.net/'.padEnd(200, 'x')")
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), language
+            if path == feed:
+                await page.set_viewport_size({"width": 390, "height": 844})
+                whole_name = "(it) => ((it.textContent = 'Wissenschaft'), it.scrollWidth <= it.clientWidth)"
+                assert await page.locator(".up").evaluate(whole_name), language
+                await page.set_viewport_size({"width": 1280, "height": 800})
 
 
 async def test_the_heading_of_saved_posts_is_one_line_on_a_phone(browser: Browser, server: ReadingServer) -> None:

@@ -290,9 +290,9 @@ class TimelinePages:
 
 
 def _may_be_unread(place: TimelinePlace, channels: ChannelLinks, posts: Sequence[PostView], *, is_whole: bool) -> bool:
-    """Whether a post of the place is unread, or may be on further pages of a feed's posts."""
+    """Whether a post of the place is unread, or may be on further pages of a feed; of a search, one of the page."""
     count = next((link.count for link in channels if link.uid == place.uid), 0)
-    is_known = bool(place.source) and is_whole
+    is_known = place.words is not None or (bool(place.source) and is_whole)
     return any(not post.is_read for post in posts) or (count > 0 and not is_known)
 
 

@@ -35,6 +35,7 @@ function show() {
   all.checked = count > 0 && count === shown.length;
   all.indeterminate = count > 0 && !all.checked;
   bar.hidden = count + others === 0;
+  bar.dataset.begun = "";
   const said = bar.querySelector("[data-chosen]");
   const [words, hidden] = [bar.dataset.words, others ? ` ${bar.dataset.hidden}` : ""];
   [said.hidden, said.textContent] = [false, words.replace("#", count + others) + hidden.replace("#", others)];

@@ -118,7 +118,7 @@ export function showState(id, act, on) {
       state.textContent = on ? "" : state.dataset.word;
     }
     if (!on) {
-      document.querySelector(".marking")?.removeAttribute("hidden"); // it isn't offered where nothing is unread
+      document.querySelector(".marking, .of-search > [data-act=all]")?.removeAttribute("hidden"); // only where something is unread
     }
   }
 }
