@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from microsub.articles.cuts import Judgement, is_cut
+from microsub.articles.cuts import Judgement, goes_on, is_cut
 from microsub.articles.extraction import ARTICLE_IN, NONE
 from microsub.articles.icons import IconFinder
 from microsub.base.digests import sha256_hex
@@ -310,7 +310,9 @@ class ArticleStage:
         return found, next(iter(kind)) if len(kind) == 1 else NO_SELECTORS
 
     async def _posts(self, ids: Sequence[str], *, notes: bool = False) -> AsyncIterator[_Post]:
-        """Those of the items that are articles (or `notes`) with a page of their own, a few megabytes at a time."""
+        """Those of the items that are articles, notes that go on, or any `notes`, with a page of their own, a few
+        megabytes at a time.
+        """
         for some in batches(ids, _POSTS_AT_ONCE):
             facts = await self.items.fields(some, ("guid", WRITTEN_GUID, "link", FULL_OF, "feed"))
             texts = await self.items.texts_up_to(some, _LONGEST)
@@ -338,14 +340,15 @@ class ArticleStage:
 
 
 def _post(item: str, row: Sequence[str], data: Texts | bytes, notes: bool) -> _Post | None:
-    """The post of an item from its fields and texts; None if it is no article, or note, with a page of its own."""
+    """The post of an item from its fields and texts; None if it is none of `ArticleStage._posts`."""
     guid, written, link, done, feed = row
     try:
         entry = from_wire(orjson.loads(data.own if isinstance(data, Texts) else data))
     except ValueError:
         return None  # it is corrupt
-    is_one = (entry.post_type == "article" and entry.name) or (notes and entry.post_type == "note")
+    own = body_text(entry)
+    is_one = (entry.post_type == "article" and entry.name) or (entry.post_type == "note" and (notes or goes_on(own)))
     if not is_one or not link or not is_worth_it(link):
         return None
     automatic = data.automatic if isinstance(data, Texts) else None
-    return _Post(item, feed, written or guid, link, entry.name or "", body_text(entry), done, automatic)
+    return _Post(item, feed, written or guid, link, entry.name or "", own, done, automatic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -322,8 +323,25 @@ async def test_many_messages_for_one_feed_read_its_pages_once_and_leave_room_to_
     assert [site.count(f"/{name}") for name in CUT] == [1, 1, 1, 1]
 
 
+async def test_notes_that_go_on_are_judged_as_articles_are(site: Publisher, it: World) -> None:
+    """Without a title, a text says at its end that there is more; others are whole, and not asked for."""
+    texts = {name: text if name != "three" else WORDS for name, text in CUT.items()}
+    document = feed(site, texts).body.decode()
+    document = re.sub(r"<item><title>.*?</title>", "<item>", document)
+    site.serve("/feed", Answer(document.encode(), headers=[("Content-Type", "application/rss+xml")]))
+    for name in texts:
+        site.serve(f"/{name}", page(name.title()))
+    followed = await follow(it, site)
+    await it.poll(followed)
+    await read_articles(it)
+    ids = [row.id for row in await it.rows()]
+    found = [orjson.loads(b"{" + item) for item in await it.parts.reading.data("alice", ids) if item]
+    assert [site.count(f"/{name}") for name in texts] == [int(name != "three") for name in texts]
+    assert sum("Paragraph 7." in post["content"]["text"] for post in found) == 3
+
+
 async def test_notes_and_addresses_with_secrets_are_not_read(site: Publisher, it: World) -> None:
-    items = f"<item><description>{WORDS}…</description><link>{site.url('/note', HOST)}</link></item>"
+    items = f"<item><description>{WORDS}</description><link>{site.url('/note', HOST)}</link></item>"
     secret = site.url("/secret", HOST).replace("//", "//me:pass@")
     items += f"<item><title>A title</title><description>{WORDS}…</description><link>{secret}</link></item>"
     body = f'<rss version="2.0"><channel><title>x</title>{items}</channel></rss>'.encode()

@@ -99,6 +99,7 @@ async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> N
         await expect(page.get_by_role("button", name="Copy token")).to_be_focused()
         await page.keyboard.press("Enter")
         await page.get_by_text("Copied", exact=True).wait_for()
+        await expect(page.get_by_role("button", name="Copy token")).to_be_focused()
         copied = await page.evaluate("navigator.clipboard.readText()")
         assert copied.startswith("maker.")
         await page.goto(f"{server.url}/account")

@@ -6,16 +6,14 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   if (!navigator.clipboard) {
     break;
   }
+  const label = button.textContent;
+  let said = 0;
   button.hidden = false;
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
-    const before = button.textContent;
     button.textContent = button.dataset.done;
-    button.disabled = true;
-    setTimeout(() => {
-      button.textContent = before;
-      button.disabled = false;
-    }, 2000);
+    clearTimeout(said);
+    said = setTimeout(() => (button.textContent = label), 2000);
   });
 }
 once?.focus();
