@@ -135,6 +135,7 @@ class FollowPages:
             choices=everywhere.own,
             chosen=visit.query.get("channel", "") or visit.form.text("channel"),
             followed=followed,
+            is_undone="done" in visit.query,
             unread=settings.first_fetch_unread if settings is not None else None,
             channels=everywhere,
             bookmarklet=_bookmarklet(visit),
@@ -176,7 +177,7 @@ class FollowPages:
         record = await self._feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
         if record is not None:
             await self._following.unfollow(user, uid, record.url, visit.now)
-        return visit.go(FOLLOW, channel=uid)
+        return visit.go(FOLLOW, channel=uid, done="yes")
 
     async def _candidates(self, visit: PageVisit, user: str, found: Sequence[FeedLink]) -> list[FeedCandidate]:
         followers = await followers_of(self._channels, self._feeds, user, [link.url for link in found])
