@@ -87,6 +87,15 @@ async def test_offline_marks_wait_and_pages_say_offline(browser: Browser, server
     await expect(counts).to_have_text([str(before - 2)] * 2)
     read = [await page.locator(f"#{name} [data-act=read]").get_attribute("aria-pressed") for name in names]
     assert read == ["true", "true"]
+    await page.locator(".post [data-act=save]").first.click()
+    await page.get_by_text("Saved.").wait_for()
+    await page.goto(f"{server.url}/saved")
+    await context.set_offline(True)
+    await page.locator(".post [data-act=read]").first.click()
+    await page.get_by_text("Your change is sent when you are back online.").wait_for()
+    await expect(page.locator("[data-channel=saved] .number")).to_have_text("1")  # of saved posts, not unread ones
+    await context.set_offline(False)
+    await page.wait_for_function("() => !JSON.parse(localStorage.getItem('marks of ann')).length")
     await context.close()
 
 

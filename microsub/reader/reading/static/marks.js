@@ -47,7 +47,7 @@ export function showCounts(unread) {
 
 const shifted = new Map(); // the name of waiting data → the counts that it changed, and by how much
 const OUTSIDE = ["global", "saved"]; // All counts the posts of all others
-const countsIn = (selector) => [...document.querySelectorAll(`#channels ${selector} [data-count]`)];
+const countsIn = (selector) => [...document.querySelectorAll(`#channels ${selector} .count [data-count]`)];
 const placeOf = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel")}`;
 const feedsAt = (address) => countsIn("[data-feed]").filter((one) => placeOf(one.closest("a")) === placeOf(new URL(address)));
 
