@@ -32,6 +32,7 @@ Show = Literal["all", "unread"]
 
 _BEGINNING = Cursor("-99999999999", "0")
 """The cursor before all posts."""
+_LONGEST_TIME = 11
 
 ITEM_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 """The id of a post or a feed."""
@@ -113,6 +114,14 @@ class TimelinePlace:
     def start(self) -> str:
         """The address of the beginning."""
         return self._path({})
+
+    def since(self, at: str) -> Self:
+        """The place from a moment on, which an address has in Unix time; the same without one, or with a cursor."""
+        if not at or len(at) > _LONGEST_TIME or not (at.isascii() and at.isdecimal()) or self.before or self.after:
+            return self
+        if self.oldest_first:
+            return replace(self, before=Cursor(at, "0").encode())
+        return replace(self, after=Cursor(str(int(at) + 1), "0").encode())
 
     def showing(self, show: Show) -> str:
         """The address of the same place with all or only unread posts."""

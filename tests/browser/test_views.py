@@ -1040,6 +1040,33 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
         await expect(page.locator(f"#post-{after}")).to_be_focused()
 
 
+async def test_another_view_goes_on_at_the_end_of_a_list(browser: Browser, server: ReadingServer) -> None:
+    """So do all posts instead of the unread ones, though pages begin elsewhere; a read post stays if none is unread."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "gus", "/channel/home")
+        await look(page, "List")
+        last = page.locator(".post").last
+        await last.focus()
+        for key in ("3", "u", "2", "u", "1"):
+            place = page.locator(f"#{await last.get_attribute('id')}")
+            async with page.expect_event("load"):
+                await page.keyboard.press(key)
+            await expect(place).to_be_focused()
+        before = page.locator(f"#{await page.evaluate('document.activeElement.previousElementSibling.id')}")
+        await page.keyboard.press("o")
+        await expect(place).to_contain_class("is-read")
+        async with page.expect_event("load"):
+            await page.keyboard.press("2")
+        await expect(before).to_be_focused()
+        await page.goto(f"{server.url}/channel/more")
+        await here.keys("j", "m")
+        await here.keys("j", "m")
+        await expect(page.locator(".post:not(.is-read)")).to_have_count(0)
+        async with page.expect_event("load"):
+            await page.keyboard.press("1")
+        await expect(page.locator(".post").last).to_be_focused()
+
+
 @pytest.mark.parametrize("view", ["List", "Cards", "Full"])
 async def test_the_way_back_leads_to_the_same_place_of_the_window(
     browser: Browser, server: ReadingServer, view: str

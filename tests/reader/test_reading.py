@@ -633,6 +633,21 @@ async def test_publishers_pages_open_beside_the_list(ann: ReadingVisitor) -> Non
     assert found == {path: 11, f"{path}/chapters": 2, "/channel/home": 5}
 
 
+async def test_a_list_begins_at_a_moment(ann: ReadingVisitor) -> None:
+    """In both orders; with no post from then on it begins as usual, and so it does at none."""
+    for place in range(4):
+        await ann.publish(str(place), at=NOON + 60 * place)
+    at = f"/channel/home?show=all&at={int(NOON) + 61}"
+    assert await ann.titles(at) == ["1", "0"]
+    assert [link.text() for link in (await ann.get(at)).tree.css(".paging [rel=prev]")] == ["Newer posts"]
+    for wrong in ("x", "-1", "9" * 12, "²", ""):
+        assert len(await ann.titles(f"/channel/home?show=all&at={wrong}")) == 4
+    assert (await ann.get(f"/channel/home?at={int(NOON) - 9}")).location == "/channel/home"
+    page = await ann.get("/channel/home")
+    await ann.browser.post("/view", {**fields_of(page.form("/view")), "order": "oldest"})
+    assert await ann.titles(at) == ["1", "2", "3"]
+
+
 async def test_a_text_that_was_cut_leads_to_the_original(ann: ReadingVisitor) -> None:
     """On the post's own page, which has no more of it."""
     post = Entry(url="https://a.example/long", name="Long", content=Content("<p>Begun</p>", "Begun"), is_cut=True)

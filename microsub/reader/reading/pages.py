@@ -133,11 +133,11 @@ class TimelinePages:
 
     async def _timeline(self, visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
         user = await self._reader.user(visit)
-        assumed, display = None, self._displays.last(user, place.uid, place.source)
+        asked, assumed, display = place, None, self._displays.last(user, place.uid, place.source)
         while display != assumed:  # once, unless another process has changed it
             assumed = display
             is_reversed = (display.order or visit.display.order) == "oldest" and place.uid != SAVED
-            place = replace(place, oldest_first=is_reversed, size=display.page_size)
+            place = replace(asked, oldest_first=is_reversed, size=display.page_size).since(visit.query.get("at", ""))
             page, (channels, newest, display) = await self._reading.page_beside(
                 user, place.uid, place.page_query(), visit.now, partial(self._beside, visit, place)
             )
@@ -152,6 +152,8 @@ class TimelinePages:
         source, is_empty = reply.get("source", {}), not reply["items"] and "_unavailable" not in reply
         if is_empty and place.source and place == place.at_start and "url" not in source:
             raise NotFound(N_("You don’t follow this feed."))
+        if is_empty and "at" in visit.query:
+            return visit.go(asked.start)  # nothing is unread from that moment on
         return await self._posts_page(
             visit,
             place,

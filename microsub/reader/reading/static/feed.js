@@ -76,11 +76,12 @@ function number() {
 const MOST_AFTER = 30; // posts from which the place is found: those that are read may have left the list
 const MOST_PLACES = 10;
 
-/** The posts from the place on, or from the first one in view; how far below the window's top they begin; and whether the first is open. */
+/** The posts from the place on, or from the first one in view, and then those before it; how far below the window's top they begin; and whether the first is open. */
 function placeHere() {
   const all = posts();
   const at = all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
-  const ids = all.slice(at, at + MOST_AFTER).map((post) => post.dataset.id);
+  const before = all.slice(Math.max(0, at - MOST_AFTER), at).reverse(); // at the end of a list, none may come after it
+  const ids = [...all.slice(at, at + MOST_AFTER), ...before].map((post) => post.dataset.id);
   return at < 0 ? [[]] : [ids, all[at].getBoundingClientRect().top, all[at].matches(".is-open.is-read")];
 }
 
@@ -91,9 +92,49 @@ function rememberPlace() {
   sessionStorage.setItem("places", JSON.stringify([[location.href, ...placeHere()], ...placesLeft()].slice(0, MOST_PLACES)));
 }
 
+const SIZES = { list: 50, cards: 30, full: 20 }; // posts of a page
+const SURE = 10; // unread posts at the beginning of a list that its first page surely has, with those that are read, too
+const ABOVE = 5; // posts above the place that a page begins with
+
+const timeOf = (post) => Date.parse(post.querySelector(":is(.from, .byline) time")?.dateTime) / 1000;
+const pressed = (name) => document.querySelector(`.looks [name=${name}][aria-pressed=true]`)?.value;
+
+/** Let the address of a list begin with the place, at a moment, if that isn't among the `most` first posts. */
+function reach(url, most) {
+  const all = posts();
+  const at = all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
+  const isInside = ["after", "before", "at"].some((name) => new URL(start).searchParams.has(name));
+  const times = [all[Math.max(0, at - ABOVE)], all[at]].map((post) => post && timeOf(post)).filter(Boolean);
+  if (times.length && (at >= most || isInside) && feed.dataset.channel !== "saved" && feed.dataset.news) {
+    url.searchParams.set("at", Math[pressed("order") === "oldest" ? "min" : "max"](...times));
+  }
+}
+
 /** Keep the place for the next page: the same posts in another view, or with those that are read. */
 function keepPlace() {
   sessionStorage.setItem("place", JSON.stringify(placeHere().slice(0, 1)));
+}
+
+/** Keep it for another view. A list of unread posts in which none is left becomes that of all, since it would be empty. */
+function keepInView({ target, submitter }) {
+  keepPlace();
+  const { back } = target.elements;
+  if (submitter?.name === "view") {
+    const url = new URL(back.value, location.href);
+    if (feed.dataset.show === "unread" && !document.querySelector(".post:not(.is-read), #older [rel=next]")) {
+      url.searchParams.set("show", "all");
+    }
+    reach(url, SIZES[submitter.value]);
+    back.value = url.pathname + url.search;
+  }
+}
+
+/** Keep it with the posts that are read, or without them. */
+function keepShowing({ currentTarget }) {
+  keepPlace();
+  const url = new URL(currentTarget.href);
+  reach(url, currentTarget.dataset.show === "all" ? SURE : SIZES[pressed("view")]);
+  currentTarget.href = url;
 }
 
 /** The first unread post, since a feed's page shows those that are read, too; or the first one. */
@@ -524,8 +565,8 @@ export function prepareFeed() {
   addEventListener("scrollend", keepAddress);
   addEventListener("pagehide", rememberPlace);
   setInterval(nameDays, MINUTE);
-  document.querySelector(".looks")?.addEventListener("submit", keepPlace);
-  document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepPlace));
+  document.querySelector(".looks")?.addEventListener("submit", keepInView);
+  document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepShowing));
   feed.addEventListener("keydown", insideFeed);
   feed.addEventListener("click", (event) => {
     const { id } = event.target.closest("[data-original]")?.closest(".post").dataset ?? {};
