@@ -96,6 +96,8 @@ async def test_arrows_walk_through_the_channels(browser: Browser, server: Readin
         await here.keys("ArrowDown", "ArrowDown")
         last = await rows.last.locator("a").get_attribute("data-feed")
         assert await page.evaluate(focused) == last
+        ring = "(it) => (it = getComputedStyle(it), parseFloat(it.outlineWidth) + parseFloat(it.outlineOffset))"
+        assert await page.locator(":focus").evaluate(ring) <= 0  # the next line stays whole
         await page.keyboard.press("ArrowLeft")
         await expect(rows).to_have_count(0)
         assert await page.evaluate(focused) == "home"

@@ -188,6 +188,7 @@ async def test_a_post_opens_in_place(browser: Browser, server: ReadingServer) ->
         await page.locator(".post.is-open").nth(0).get_by_text("The end of it.").wait_for()
         await page.keyboard.press("s")
         await page.get_by_text("Saved.", exact=True).wait_for()
+        await expect(page.locator("#done")).to_contain_class("quiet")  # the star shows it
         await page.keyboard.press("s")
         await page.get_by_text("Removed from saved posts.", exact=True).wait_for()
         for key, name in (("2", "cards"), ("3", "content")):
@@ -210,6 +211,10 @@ async def test_a_long_post_opens_at_its_beginning(browser: Browser, server: Read
             assert box is not None
             assert box["height"] > 240
             assert box["y"] >= 0
+            for said in ("Saved.", "Removed from saved posts."):
+                await page.keyboard.press("s")
+                await page.get_by_text(said, exact=True).wait_for()
+                await expect(page.locator("#done")).not_to_contain_class("quiet")  # its star is below the window
             await page.keyboard.press("j")
 
 

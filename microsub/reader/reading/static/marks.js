@@ -128,6 +128,13 @@ export function isOn(id, act) {
   return button !== null && button.getAttribute("aria-pressed") === "true";
 }
 
+/** Whether the button of a post that shows its state is in view. */
+function isShown(id, act) {
+  const button = article(id)?.querySelector(`.acts [data-act=${act}]`);
+  const { x, y, width, height } = button?.getBoundingClientRect() ?? {};
+  return Boolean(height) && button.contains(document.elementFromPoint(x + width / 2, y + height / 2));
+}
+
 /** Send fields with the hidden ones of a form; returns the changes and the turn of this action, or null if refused. */
 export async function send(form, fields, keepalive = false) {
   const turn = (turns += 1);
@@ -209,6 +216,7 @@ export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (
     return;
   }
   newest = turn;
+  bar.classList.remove("quiet");
   takeAlong(text, undo, until);
   const form = document.getElementById("undo");
   if (form) {
@@ -329,6 +337,7 @@ export async function change(name, id, said = "") {
     sayMarked(told);
   } else if (text) {
     say(text, said ? `${OPPOSITE[name]} ${id}` : told.undo, told.turn);
+    bar?.classList.toggle("quiet", !said && !told.undo && !told.waits && isShown(id, asked ? "read" : "save"));
   }
   return true;
 }
