@@ -337,7 +337,9 @@ export async function change(name, id, said = "") {
     sayMarked(told);
   } else if (text) {
     say(text, said ? `${OPPOSITE[name]} ${id}` : told.undo, told.turn);
-    bar?.classList.toggle("quiet", !said && !told.undo && !told.waits && isShown(id, asked ? "read" : "save"));
+    if (told.turn === newest) { // nothing newer has been said
+      bar?.classList.toggle("quiet", !said && !told.undo && !told.waits && isShown(id, asked ? "read" : "save"));
+    }
   }
   return true;
 }
