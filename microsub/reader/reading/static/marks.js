@@ -327,7 +327,7 @@ export async function change(name, id, said = "") {
   const isUnread = name === "unread";
   showChanged(told, [...before.keys()].filter((one) => before.get(one) === isUnread), isUnread ? 1 : -1);
   if (told.waits && !asked && wasSaved !== (name === "save")) {
-    shift(told, countsIn("[data-channel=saved]"), name === "save" ? 1 : -1);
+    shift(told, [...document.querySelectorAll("#channels [data-channel=saved] [data-count]")], name === "save" ? 1 : -1);
   }
   if (told.undo) {
     changed.set(told.undo, [...before].filter(([, was]) => !was).map(([one]) => one));
