@@ -1274,6 +1274,7 @@ async def test_the_heading_of_a_channel_is_one_line(browser: Browser, server: Re
                 await page.set_viewport_size({"width": 390, "height": 844})
                 whole_name = "(it) => ((it.textContent = 'Wissenschaft'), it.scrollWidth <= it.clientWidth)"
                 assert await page.locator(".up").evaluate(whole_name), language
+                assert await page.locator(".views a").first.get_attribute("class") == "up", "the way back comes first"
                 await page.set_viewport_size({"width": 1280, "height": 800})
 
 
