@@ -21,6 +21,10 @@ class Tab:
     troubles: list[str] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Waits as patiently as all other tests."""
+        self.context.set_default_timeout(PATIENCE * 1000)
+
     async def fill(self, **fields: str) -> None:
         """Fills in the visible fields by their names."""
         for name, value in fields.items():
@@ -75,7 +79,6 @@ class Tab:
 async def tab(browser: Browser, *, scripts: bool = True) -> AsyncIterator[Tab]:
     """A tab with cookies of its own. Raises an error at its end if the browser reported one in it."""
     context = await browser.new_context(java_script_enabled=scripts)
-    context.set_default_timeout(PATIENCE * 1000)
     made = Tab(context, await context.new_page())
     made.page.on("console", lambda m: made.troubles.append(m.text) if m.type in {"error", "warning"} else None)
     made.page.on("pageerror", lambda error: made.troubles.append(str(error)))
