@@ -194,14 +194,17 @@ _MOMENT = re.compile(
     re.ASCII,
 )
 """A time in an episode, `12:34` or `1:02:03`, unless it is one of the day."""
+_ROOM, _ONE_MORE = 100_000, 100
+"""Characters that the links of one body may take, and of each without its address."""
 
 
 def with_moments(html: str, file: str, most: float) -> str:
-    """A fitted body with the times in its text as links to these moments of an audio file.
+    """A fitted body with the first times in its text as links to these moments of an audio file.
 
     The file lasts `most` seconds, 0 if that is unknown. The player of the page follows the links.
     """
     address = escape(file.partition("#")[0])
+    left = _ROOM // (len(address) + _ONE_MORE)
 
     def linked(found: re.Match[str]) -> str:
         hours, minutes, only, seconds = (int(part or 0) for part in found.groups())
@@ -210,8 +213,9 @@ def with_moments(html: str, file: str, most: float) -> str:
 
     parts, inside = _TAG.split(html), 0
     for place in range(0, len(parts), 4):
-        if not inside:
-            parts[place] = _MOMENT.sub(linked, parts[place])
+        if not inside and left > 0:
+            parts[place], count = _MOMENT.subn(linked, parts[place], left)
+            left -= count
         if place + 3 < len(parts) and parts[place + 3] in _AS_IT_IS:
             inside += -1 if parts[place + 2] else 1
     return "".join(part for place, part in enumerate(parts) if place % 4 < 2)
