@@ -80,7 +80,9 @@ async def test_all_four_kinds_are_published_on_ones_own_site(ann_answering: Answ
     url = (await here.get(here.path)).tree.css_first("[data-original]").attributes["href"]
     shown = await here.send("reply", "A fine harbour.\r\nIndeed.")
     assert shown.status == 303, shown.text
-    assert "Published. https://ann.example/posts/1" in (await here.get(shown.location)).text
+    page = await here.get(shown.location)
+    assert "Published. https://ann.example/posts/1" in page.text
+    assert page.tree.css_first("[role=status] a[href]").attributes["target"] == "_blank"
     for kind in ("like", "repost", "bookmark"):
         assert (await here.send(kind, "what stands in the field is no like")).status == 303
     assert [sorted(form.items()) for form in here.site.forms] == [

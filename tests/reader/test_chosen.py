@@ -414,6 +414,26 @@ async def test_forged_forms_change_nothing(
     assert not [link for link in refused.tree.css("thead a, .buttons a") if not link.attributes["href"].startswith("/")]
 
 
+@pytest.mark.parametrize(
+    ("act", "says", "undone_says"),
+    [
+        ("unfollow", "You no longer follow one.example.", "You follow one.example again."),
+        ("pause", "1 feed is paused.", "Undone for one.example."),
+    ],
+)
+async def test_a_feed_in_several_channels_counts_once(
+    ann: ReadingVisitor, server: World, feeds: list[str], act: str, says: str, undone_says: str
+) -> None:
+    """When it is changed in all of them, and in the undo."""
+    await server.following.follow("ann", "news", URLS[0], server.now)
+    before = await state(server)
+    reply = await choose(ann, [feeds[0].partition("/")[2]], do=act)
+    assert says in await told(ann, reply)
+    assert await state(server) != before
+    assert undone_says in await told(ann, await take_back(ann, reply))
+    assert await state(server) == before
+
+
 async def test_feeds_of_others_cant_be_chosen(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
     """Neither by their ids nor with the names of their channels; and an undo belongs to its user."""
     bob = await reading(server, "bob", "home", "secret")

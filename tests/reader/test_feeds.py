@@ -202,9 +202,11 @@ async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, se
 async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server: World, error: str, words: str) -> None:
     """One sentence for each kind of failure."""
     feed = await feed_of(server)
-    await server.feeds.update(feed, {"failures": "1", "last_error": error, "last_error_at": str(NOON)})
+    site = {"home": "https://one.example/"}
+    await server.feeds.update(feed, {"failures": "1", "last_error": error, "last_error_at": str(NOON), **site})
     page = await ann.get(f"/feed/{feed}/settings?channel=home")
     assert words in page.tree.css_first(".trouble").text()
+    assert page.tree.css_first(".about-feed a[href='https://one.example/']").attributes["target"] == "_blank"
     assert bool(page.tree.css(".trouble [href='#sign-in']")) == (
         "password" in words and bool(page.tree.css("#sign-in"))
     )

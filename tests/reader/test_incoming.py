@@ -94,6 +94,7 @@ async def test_a_webmention_is_approved_or_rejected(
     mention = await _received(ann, "held")
     page = await ann.get(MENTIONS)
     assert "A reply Bob <b> · https://ann.example/post awaiting approval" in page.text
+    assert [link.attributes["target"] for link in page.tree.css(".sources a")] == ["_blank"] * 2
     done = await ann.browser.submit(page, MENTIONS, **{button: mention.id})
     assert "The change takes effect within seconds." in (await ann.get(done.location)).text
     found = await MentionStore(ann.server.redis).get("ann", mention.id)

@@ -206,9 +206,10 @@ class ChosenFeeds:
         follows: Sequence[tuple[str, Subscription]],
         change: Callable[[str, Subscription], Awaitable[None]],
     ) -> list[tuple[str, Subscription]]:
-        """Change one feed after the other, and note what became of each; returns those that were left."""
+        """Change one follow after the other, and note what became of each feed; returns those that were left."""
         late = _LATE_UNDO if result.act == "undo" else _LATE
         left: list[tuple[str, Subscription]] = []
+        changed = set[str]()
         records = await self._feeds.within_reach(one.feed for _, one in follows)
         begun = time.monotonic()
         for uid, follow in follows:
@@ -227,7 +228,9 @@ class ChosenFeeds:
                 result.left.append((name, visit.translate(_UNDO_BROKEN if result.act == "undo" else _BROKEN)))
                 left.append((uid, follow))
             else:
-                result.done.append(name)
+                if follow.feed not in changed:  # it may be in several channels
+                    result.done.append(name)
+                changed.add(follow.feed)
         return left
 
     async def _one(
