@@ -446,7 +446,7 @@ async def test_marks_in_a_row_are_undone_by_one_key(browser: Browser, server: Re
         async with page.expect_event("load"):
             await here.keys("g", "a")
         for told in (
-            re.compile(r"^\d+ posts marked as unread in Home\. 2 posts marked as read in More\.$"),
+            re.compile(r"^\d+ posts marked as unread in Home\. Before that: 2 posts marked as read in More\.$"),
             "2 posts marked as unread in More.",
             "There is nothing to undo.",
         ):

@@ -165,7 +165,7 @@ async def test_a_feed_moves_to_another_channel_and_back(ann: ReadingVisitor) -> 
 async def test_one_goes_on_at_the_same_place_of_a_list_of_feeds(
     ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a move or the end of a follow at the next feed, after a poll at the same; in the same part of the list."""
+    """After a move or the end of a follow at the next feed, after a poll or an undo at the same; in the same part."""
     monkeypatch.setattr(channels, "MOST_SOURCES", 2)
     for name in "bcde":
         await ann.server.follow_unscheduled(f"https://{name}.example/", "ann", "home")
@@ -179,14 +179,19 @@ async def test_one_goes_on_at_the_same_place_of_a_list_of_feeds(
     assert moved.location == f"/channels/home?from=2&moved={feed}&to=later#{second}"
     page = await ann.get(moved.location)
     back = await ann.browser.submit(page, "/channels/later/move", undo="yes")
-    assert back.location.endswith(f"#{first}")
+    assert (back.location.startswith("/channels/home?from=2&"), back.location.endswith(f"#{first}")) == (True, True)
     ended = await ann.browser.submit(page, "/channels/home/end", feed=other, at="<x>")
     assert ended.location.startswith("/channels/home?from=2&ended=")
     assert "#" not in ended.location
     page = await ann.get(ended.location)
     kept = page.tree.css_first("button[name=undo]").attributes["value"]
     again = await ann.browser.submit(page, "/channels/home/again", undo=kept)
-    assert again.location.endswith(f"#{second}")
+    assert again.location == f"/channels/home?from=2&again={other}#{second}"
+    ended = await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/end", feed=other)
+    page = await ann.get(ended.location.replace("?", "?show=attention&"))
+    kept = page.tree.css_first("button[name=undo]").attributes["value"]
+    again = await ann.browser.submit(page, "/channels/home/again", undo=kept)
+    assert again.location == f"/channels/home?show=attention&again={other}#{second}"
 
 
 async def test_a_channel_may_hide_the_number_of_unread_posts(ann: ReadingVisitor) -> None:

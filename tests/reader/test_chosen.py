@@ -117,6 +117,13 @@ async def test_every_action_is_taken_back_whole(
     assert again.status in {403, 404}
 
 
+async def test_an_undo_keeps_what_the_table_shows(ann: ReadingVisitor, feeds: list[str]) -> None:
+    """Its order and the words of its filter."""
+    reply = await choose(ann, feeds, do="pause", sort="trouble", q="example")
+    undone = await take_back(ann, reply)
+    assert undone.location.startswith("/feed?sort=trouble&q=example&result=")
+
+
 async def test_an_undo_works_once(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
     """Also one that brings no posts back: later changes aren't undone by the same button."""
     reply = await choose(ann, feeds, do="pause")

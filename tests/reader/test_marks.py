@@ -273,8 +273,8 @@ async def test_marks_in_a_row_are_undone_one_after_the_other(ann: ReadingVisitor
     said.append(page.tree.css_first("#done p span").text())
     assert said == [
         "1 post marked as read in news.",
-        "1 post marked as unread in news. 1 post marked as read in Home.",
-        "1 post marked as unread in Home. 1 post marked as read.",
+        "1 post marked as unread in news. Before that: 1 post marked as read in Home.",
+        "1 post marked as unread in Home. Before that: 1 post marked as read.",
         "1 post marked as unread.",
     ]
     names = []
@@ -286,7 +286,7 @@ async def test_marks_in_a_row_are_undone_one_after_the_other(ann: ReadingVisitor
     told = json.loads(
         (await ann.browser.post("/marks/undo", form, **{"accept": JSON, "accept-language": "de"})).response.text
     )
-    assert (told["text"], told["undo"]) == ("1 Beitrag in news als ungelesen markiert.", names[0])
+    assert (told["text"], told["undo"]) == ("1 Beitrag in news als ungelesen markiert. Davor:", names[0])
     assert told["before"] == "2 Beiträge in Home als gelesen markiert."
     told = json.loads((await ann.browser.post("/marks/undo", form, accept=JSON)).response.text)
     assert told["text"] == "This can no longer be undone."

@@ -259,9 +259,9 @@ async def _unfollow(
     return _back(visit, uid, ended=kept.id)
 
 
-def _back(visit: PageVisit, uid: str, **about: str) -> Response:
-    """Return to the place in the list of feeds at which the form was."""
-    at, place = visit.form.text("at"), {name: visit.form.text(name) for name in ("from", "show")}
+def _back(visit: PageVisit, uid: str, at: str = "", **about: str) -> Response:
+    """Return to the place in the list of feeds at which the form was, or to the feed `at` there."""
+    at, place = at or visit.form.text("at"), {name: visit.form.text(name) for name in ("from", "show")}
     return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{at}" if ITEM_ID.fullmatch(at) else "", **place, **about)
 
 
@@ -281,7 +281,7 @@ async def _follow_again(
     most = await quotas.most("feeds", user)
     await following.follow_again(user, uid, ended, visit.now, most=most)
     await undo.undo(user, name, visit.now)
-    return visit.go(f"{CHANNELS}/{uid}", fragment=f"feed-{ended.feed}", again=ended.feed)
+    return _back(visit, uid, ended.feed, again=ended.feed)
 
 
 async def _followed(channels: Channels, visit: PageVisit, uid: str) -> Subscription:

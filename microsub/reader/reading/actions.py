@@ -172,7 +172,7 @@ class MarkForms:
         count = await self._undo.undo(user, name, visit.now)
         text, undone = visit.translate(NO_MORE), LATE
         if count and record is not None:
-            text, undone = undone_text(visit, replace(record, count=count)), name
+            text, undone = undone_text(visit, replace(record, count=count), before), name
         said = marked_text(visit, before) if before is not None else ""
         return await self._reply(visit, text, before, undone=undone, before=said)
 

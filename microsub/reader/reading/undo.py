@@ -193,7 +193,7 @@ class UndoRecords:
         )
         texts = []
         if count is not None:
-            texts.append(undone_text(visit, UndoRecord(undone, int(count), text(place or b""))))
+            texts.append(undone_text(visit, UndoRecord(undone, int(count), text(place or b"")), record))
         elif undone == LATE:
             texts.append(visit.translate(NO_MORE))
         if record is not None:
@@ -218,17 +218,18 @@ def marked_text(visit: PageVisit, record: UndoRecord) -> str:
     return visit.translate_count(N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), count)
 
 
-def undone_text(visit: PageVisit, record: UndoRecord) -> str:
-    """The sentence about posts whose marks were undone."""
+def undone_text(visit: PageVisit, record: UndoRecord, before: UndoRecord | None) -> str:
+    """The sentence about posts whose marks were undone; it leads to that about the marks before these."""
     count, place = record.count, record.place
+    said = visit.translate_count(N_("%(num)s post marked as unread."), N_("%(num)s posts marked as unread."), count)
     if place:
-        return visit.translate_count(
+        said = visit.translate_count(
             N_("%(num)s post marked as unread in %(channel)s."),
             N_("%(num)s posts marked as unread in %(channel)s."),
             count,
             channel=place,
         )
-    return visit.translate_count(N_("%(num)s post marked as unread."), N_("%(num)s posts marked as unread."), count)
+    return said if before is None else " ".join((said, visit.translate(N_("Before that:"))))
 
 
 def _packed(marked: Mapping[str, Collection[str]]) -> dict[str, bytes]:
