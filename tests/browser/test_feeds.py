@@ -241,6 +241,11 @@ async def test_the_list_of_channels_keeps_its_place(browser: Browser, many: Read
             await page.keyboard.press(key)
             await expect(page.locator(".branch [aria-current=page] .name")).to_have_text(name)
             await expect(page.locator(".branch [aria-current=page]")).to_be_in_viewport(ratio=1)
+        await beside.evaluate("list => { list.scrollTop = 9; }")
+        async with page.expect_event("load"):
+            await here.keys("g", "f")
+        await page.locator(".unfold[role=button]").first.wait_for()
+        assert await beside.evaluate("list => list.scrollTop") == 9
         await page.goto(f"{many.url}/saved")
         await expect(page.get_by_role("link", name="Saved", exact=True).first).to_be_in_viewport()
 

@@ -687,7 +687,7 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
 
 
 async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server: Server) -> None:
-    """The list stays; an episode added to the queue on its post's page is confirmed."""
+    """The list stays, and its post after the player is closed; one added to the queue on its page is confirmed."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/sounds?show=all")
         await page.get_by_role("button", name="Play", exact=True).click()
@@ -708,6 +708,12 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
         await page.wait_for_function(f"() => {BAR}.currentTime > 45 && !{BAR}.paused")
         assert await page.get_by_role("link", name="19:30").count() == 0
         assert len(here.context.pages) == 1
+        await page.keyboard.press("P")
+        await page.wait_for_function(f"() => {BAR}.paused")
+        await page.get_by_role("button", name="Close the player").click()
+        await page.wait_for_function(f"() => !{BAR}")
+        await page.keyboard.press("P")
+        await page.wait_for_function(f"() => {BAR} && !{BAR}.paused")
         await page.keyboard.press("P")
         await page.wait_for_function(f"() => {BAR}.paused")
         async with page.expect_event("load"):

@@ -23,7 +23,7 @@ const isSeen = (post) => isAhead(post) && post.getBoundingClientRect().top < inn
 let last = null; // the post that had the focus last
 
 /** The post that has the focus, or had it before a press beside the posts, if it is still in view. */
-function place() {
+export function place() {
   const focused = document.activeElement.closest(".post");
   return focused ?? (last?.isConnected && isSeen(last) ? last : null);
 }

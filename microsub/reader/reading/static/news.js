@@ -362,9 +362,9 @@ function prepareBranch(link) {
 
 const MARGIN = 80; // pixels below the open line: its next ones, or the player
 
-/** Bring the open line of the channel list into view, and keep the list's place for the next page. */
+/** Bring the open channel or feed into view, and keep the list's place for the next page; "All feeds" moves nothing. */
 function keepPlace(channels) {
-  const open = (feedHere() ?? channels.querySelector("[aria-current]"))?.getBoundingClientRect();
+  const open = (feedHere() ?? channels.querySelector("li [aria-current]"))?.getBoundingClientRect();
   if (open && (open.top < channels.getBoundingClientRect().top || open.bottom > innerHeight - MARGIN)) {
     channels.scrollTop += open.top - innerHeight / 2;
   }

@@ -1,5 +1,5 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
-import { atPosts, prepareFeed } from "./feed.js";
+import { atPosts, place, prepareFeed } from "./feed.js";
 import { canLeave, isLeaving, prepareForms, showTotal, takeBack, tellNothing } from "./marks.js";
 import { prepareBranches, tellLast, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
@@ -81,9 +81,12 @@ const everywhere = {
     came = document.activeElement;
     (document.querySelector("#filter [type=search], #search-form [type=search]") || document.querySelector("#channels input"))?.select();
   },
-  play: () => import("./listening.js").then(({ playOrPause }) => playOrPause(document.activeElement.closest(".post") || document.querySelector(".post.whole"))),
+  play: () => import("./listening.js").then(({ playOrPause }) => playOrPause(episodeHere())),
   keys: () => (dialog.open ? dialog.close() : showKeys()),
 };
+
+/** The post that P plays, unless the focus is in the bar: that of the place, also after a press beside it. */
+const episodeHere = () => (document.activeElement.closest("#listening") ? null : (place() ?? document.querySelector(".post.whole")));
 
 /** Leave a field for where it was reached from, or close a menu of the heading; false if there is neither. */
 function leave(field) {
