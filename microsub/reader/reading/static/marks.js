@@ -268,10 +268,11 @@ function sayAgain() {
 
 /** Say which change of one post was taken back, or offer the undo of the marks before it as long as it can be had. */
 function sayUndone(turn, name = "") {
+  const said = `${texts.undone} ${feed?.dataset[`${name}Said`] ?? ""}`.trim();
   if (mass.until > Date.now()) {
-    say(mass.text, mass.undo, turn, mass.until, texts.undone);
+    say(mass.text, mass.undo, turn, mass.until, `${said} ${texts.earlier}`);
   } else {
-    say(`${texts.undone} ${feed?.dataset[`${name}Said`] ?? ""}`.trim(), "", turn);
+    say(said, "", turn);
   }
 }
 
