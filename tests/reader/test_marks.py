@@ -366,6 +366,15 @@ async def test_a_mark_without_effect_leaves_the_undo_in_view(ann: ReadingVisitor
     assert await unread(ann) == 2
 
 
+async def test_of_two_undos_at_once_one_says_what_it_undid(ann: ReadingVisitor) -> None:
+    """Each page says that of its own, whichever ends first."""
+    await ann.publish("b", "a")
+    bar = await ann.get((await ann.mark_all(await ann.get("/channel/home"))).location)
+    both = await asyncio.gather(*(ann.browser.submit(bar, "/marks/undo") for _ in range(2)))
+    said = [(await ann.get(one.location)).tree.css_first("#done p:not([hidden]) span").text() for one in both]
+    assert sorted(said) == ["2 posts marked as unread in Home.", "This can no longer be undone."]
+
+
 async def test_an_undo_leaves_a_later_record_alone(ann: ReadingVisitor) -> None:
     """One that another process makes while the first is undone, just before its record ends."""
     await ann.publish("b", "a")

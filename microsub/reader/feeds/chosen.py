@@ -209,7 +209,7 @@ class ChosenFeeds:
         """Change one follow after the other, and note what became of each feed; returns those that were left."""
         late = _LATE_UNDO if result.act == "undo" else _LATE
         left: list[tuple[str, Subscription]] = []
-        changed = set[str]()
+        changed: dict[str, str] = {}  # each feed once, which may be in several channels
         records = await self._feeds.within_reach(one.feed for _, one in follows)
         begun = time.monotonic()
         for uid, follow in follows:
@@ -228,9 +228,8 @@ class ChosenFeeds:
                 result.left.append((name, visit.translate(_UNDO_BROKEN if result.act == "undo" else _BROKEN)))
                 left.append((uid, follow))
             else:
-                if follow.feed not in changed:  # it may be in several channels
-                    result.done.append(name)
-                changed.add(follow.feed)
+                changed.setdefault(follow.feed, name)
+        result.done = [*changed.values()]
         return left
 
     async def _one(

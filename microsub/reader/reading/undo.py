@@ -179,8 +179,10 @@ class UndoRecords:
         kept = await self._all(user, id_)
         count = await self._read_state.mark_again(user, _posts(kept), now)
         # Only now: a browser repeats the request if this process dies before its reply.
-        if "name" in kept:
+        if "name" in kept and count:
             await self._at(user, id_).overwrite({"undone": count, "of": kept["name"]})
+        elif "name" in kept:  # of two undos at once, the other one says what it undid
+            await self._at(user, id_).change(("name", kept["name"], ""))
         elif _NAME.fullmatch(id_):
             await self._at(user, id_).clear()
         return count
