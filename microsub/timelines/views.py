@@ -52,7 +52,7 @@ class SourceCount:
     """A feed in a channel, with its name for the user, and the number of its unread items there.
 
     `tree` also gives the number of all its items and the Unix time of its newest post or edit, None without posts;
-    `branch` its own picture.
+    `branch` its own picture, and whether it can't be read: it is gone, or its last poll failed.
     """
 
     feed: str
@@ -62,6 +62,7 @@ class SourceCount:
     total: int = 0
     last_update: float | None = None
     photo: str = ""
+    is_failing: bool = False
 
 
 StyleOf = Callable[[str], Awaitable[UnreadStyle]]
@@ -337,15 +338,19 @@ class ReaderViews:
         With more than `MOST_COUNTED` unread items in the channel, only the newest count.
         """
         subscriptions, ids = await self._channels.subscriptions_and_unread(user, uid, MOST_COUNTED)
+        facts = ("title", "photo", ICON, "failures", "gone")
         of_items, faces = await asyncio.gather(
-            self.feeds_of(ids), self._feeds.descriptions([one.feed for one in subscriptions], ("title", "photo", ICON))
+            self.feeds_of(ids), self._feeds.descriptions([one.feed for one in subscriptions], facts)
         )
         unread = Counter(of_items)
         found = [
-            SourceCount(one.feed, url, one.name or title or url, unread[one.feed], photo=photo or icon)
-            for one, (title, photo, icon) in zip(subscriptions, faces, strict=True)
+            SourceCount(
+                one.feed, url, one.name or title or url, unread[one.feed],
+                photo=photo or icon, is_failing=failures not in {"", "0"} or gone == "1",
+            )
+            for one, (title, photo, icon, failures, gone) in zip(subscriptions, faces, strict=True)
             for url in (mask_credentials(one.url),)
-        ]
+        ]  # fmt: skip
         return sorted(found, key=lambda one: by_name(one.name))
 
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:

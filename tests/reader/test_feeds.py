@@ -275,6 +275,11 @@ async def test_a_channel_unfolds_to_its_feeds(ann: ReadingVisitor, server: World
     await ann.reader.post(action="timeline", method="mark_read", channel="home", **{"entry[]": ids[:1]})
     assert (await ann.get("/channels/home/feeds?part=1")).tree.css_first(".count").text() == "1 unread"
     assert (await ann.get("/channels/nowhere/feeds?part=1")).status == 404
+    for reason in ({"failures": "1"}, {"failures": "0", "gone": "1"}, {"gone": ""}):
+        await server.feeds.update(await feed_of(server, OTHER), reason)
+        signs = [row.css_first(".attention") for row in (await ann.get("/channels/home/feeds?part=1")).tree.css("li")]
+        said = ["" if sign is None else " ".join(sign.text().split()) for sign in signs]
+        assert said == ["", "" if reason == {"gone": ""} else "! Can’t be read"], "the lines say which feeds fail"
 
 
 async def test_the_cost_of_hundreds_of_feeds_in_the_sidebar(real_redis: Redis) -> None:
