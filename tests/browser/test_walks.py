@@ -674,7 +674,7 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
             async with page.expect_response("**/listen"):
                 await page.get_by_role("button", name="Add to the queue").click()
         bar = page.get_by_role("region", name="Player")
-        await bar.get_by_role("button", name="Close the player", exact=True).click()
+        await bar.get_by_role("button", name="Close the player and keep the queue").click()
         await page.wait_for_function("() => !document.getElementById('listening')")
         await page.get_by_role("button", name="Add to the queue").click()
         await page.get_by_text("2 more episodes").click()
