@@ -502,6 +502,7 @@ SHORT = {"/feed": "#feeds thead input", "/channels": ".hint button:not([hidden])
 async def test_a_page_is_small_and_doesnt_shift(browser: Browser, library: Library) -> None:
     """Less than 60 KB in at most 12 requests, and nothing shifts while it loads."""
     async with window(browser) as here:
+        await here.intercepts()  # what a service worker keeps would count for nothing
         page = await library.sign_in(here, "looks", "/display")
         session = await here.context.new_cdp_session(page)
         await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
