@@ -76,10 +76,13 @@ function number() {
 const MOST_AFTER = 30; // posts from which the place is found: those that are read may have left the list
 const MOST_PLACES = 10;
 
+/** The number of the place among all posts, or of the first one in view; -1 at the beginning of the page. */
+const placeAmong = (all) => all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
+
 /** The posts from the place on, or from the first one in view, and then those before it; how far below the window's top they begin; and whether the first is open. */
 function placeHere() {
   const all = posts();
-  const at = all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
+  const at = placeAmong(all);
   const before = all.slice(Math.max(0, at - MOST_AFTER), at).reverse(); // at the end of a list, none may come after it
   const ids = [...all.slice(at, at + MOST_AFTER), ...before].map((post) => post.dataset.id);
   return at < 0 ? [[]] : [ids, all[at].getBoundingClientRect().top, all[at].matches(".is-open.is-read")];
@@ -102,7 +105,7 @@ const pressed = (name) => document.querySelector(`.looks [name=${name}][aria-pre
 /** Let the address of a list begin with the place, at a moment, if that isn't among the `most` first posts. */
 function reach(url, most) {
   const all = posts();
-  const at = all.indexOf(place() ?? (scrollY > 0 ? all.find(isAhead) : null));
+  const at = placeAmong(all);
   const isInside = ["after", "before", "at"].some((name) => new URL(start).searchParams.has(name));
   const times = [all[Math.max(0, at - ABOVE)], all[at]].map((post) => post && timeOf(post)).filter(Boolean);
   if (times.length && (at >= most || isInside) && feed.dataset.channel !== "saved" && feed.dataset.news) {
