@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.feeds.condition import LONGEST_HOLD, FeedCondition, answered, held_until, state_of
+    from microsub.feeds.condition import (
+        FAILURE_FIELDS,
+        LONGEST_HOLD,
+        FeedCondition,
+        answered,
+        fails,
+        held_until,
+        state_of,
+    )
     from microsub.feeds.events import Event, Events, Listener, announce, describe, is_event_id
     from microsub.feeds.followers import as_places
     from microsub.feeds.hosts import DueFeeds, Schedule

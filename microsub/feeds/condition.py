@@ -87,6 +87,14 @@ def state_of(feed: FeedRecord) -> State:
     return "new" if feed.last_success is None else "ok"
 
 
+FAILURE_FIELDS = ("failures", "gone")
+
+
+def fails(failures: str, gone: str) -> bool:
+    """The same as `needs_attention`, from the `FAILURE_FIELDS` of a stored record, '' for a missing one."""
+    return failures not in {"", "0"} or gone == "1"
+
+
 def _answers(feed: FeedRecord) -> list[Answer]:
     """The outcomes of the last polls, newest first."""
     parts = (part.partition(" ") for part in reversed(feed.extra.get("answers", "").split(",")))

@@ -17,7 +17,7 @@ from microsub.base.errors import NotFound, StoreUnavailable
 from microsub.base.locks import KeyedLocks
 from microsub.base.plaintext import by_name
 from microsub.base.urls import mask_credentials
-from microsub.feeds import ICON, Feeds
+from microsub.feeds import FAILURE_FIELDS, ICON, Feeds, fails
 from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
 from microsub.model.settings import UnreadStyle
 from microsub.posts import Items, Texts
@@ -338,7 +338,7 @@ class ReaderViews:
         With more than `MOST_COUNTED` unread items in the channel, only the newest count.
         """
         subscriptions, ids = await self._channels.subscriptions_and_unread(user, uid, MOST_COUNTED)
-        facts = ("title", "photo", ICON, "failures", "gone")
+        facts = ("title", "photo", ICON, *FAILURE_FIELDS)
         of_items, faces = await asyncio.gather(
             self.feeds_of(ids), self._feeds.descriptions([one.feed for one in subscriptions], facts)
         )
@@ -346,9 +346,9 @@ class ReaderViews:
         found = [
             SourceCount(
                 one.feed, url, one.name or title or url, unread[one.feed],
-                photo=photo or icon, is_failing=failures not in {"", "0"} or gone == "1",
+                photo=photo or icon, is_failing=fails(*failure),
             )
-            for one, (title, photo, icon, failures, gone) in zip(subscriptions, faces, strict=True)
+            for one, (title, photo, icon, *failure) in zip(subscriptions, faces, strict=True)
             for url in (mask_credentials(one.url),)
         ]  # fmt: skip
         return sorted(found, key=lambda one: by_name(one.name))
