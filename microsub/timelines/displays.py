@@ -35,11 +35,12 @@ class ChannelDisplay(Choices):
         "order": ORDERS,
         "group": ("none", "day", "feed"),
     }
+    PAGE_SIZES: ClassVar[Mapping[str, int]] = {"list": 50, "cards": 30, "full": 20}
 
     @property
     def page_size(self) -> int:
         """The number of posts on a page."""
-        return {"full": 20, "cards": 30, "list": 50}[self.view]
+        return self.PAGE_SIZES[self.view]
 
 
 class ChannelDisplays:

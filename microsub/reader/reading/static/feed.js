@@ -95,12 +95,11 @@ function rememberPlace() {
   sessionStorage.setItem("places", JSON.stringify([[location.href, ...placeHere()], ...placesLeft()].slice(0, MOST_PLACES)));
 }
 
-const SIZES = { list: 50, cards: 30, full: 20 }; // posts of a page
 const SURE = 10; // unread posts at the beginning of a list that its first page surely has, with those that are read, too
 const ABOVE = 5; // posts above the place that a page begins with
 
 const timeOf = (post) => Date.parse(post.querySelector(":is(.from, .byline) time")?.dateTime) / 1000;
-const pressed = (name) => document.querySelector(`.looks [name=${name}][aria-pressed=true]`)?.value;
+const pressed = (name) => document.querySelector(`.looks [name=${name}][aria-pressed=true]`);
 
 /** Let the address of a list begin with the place, at a moment, if that isn't among the `most` first posts. */
 function reach(url, most) {
@@ -109,7 +108,7 @@ function reach(url, most) {
   const isInside = ["after", "before", "at"].some((name) => new URL(start).searchParams.has(name));
   const times = [all[Math.max(0, at - ABOVE)], all[at]].map((post) => post && timeOf(post)).filter(Boolean);
   if (times.length && (at >= most || isInside) && feed.dataset.channel !== "saved" && feed.dataset.news) {
-    url.searchParams.set("at", Math[pressed("order") === "oldest" ? "min" : "max"](...times));
+    url.searchParams.set("at", Math[pressed("order")?.value === "oldest" ? "min" : "max"](...times));
   }
 }
 
@@ -127,7 +126,7 @@ function keepInView({ target, submitter }) {
     if (feed.dataset.show === "unread" && !document.querySelector(".post:not(.is-read), #older [rel=next]")) {
       url.searchParams.set("show", "all");
     }
-    reach(url, SIZES[submitter.value]);
+    reach(url, submitter.dataset.posts); // of a page
     back.value = url.pathname + url.search;
   }
 }
@@ -136,7 +135,7 @@ function keepInView({ target, submitter }) {
 function keepShowing({ currentTarget }) {
   keepPlace();
   const url = new URL(currentTarget.href);
-  reach(url, currentTarget.dataset.show === "all" ? SURE : SIZES[pressed("view")]);
+  reach(url, currentTarget.dataset.show === "all" ? SURE : pressed("view").dataset.posts);
   currentTarget.href = url;
 }
 
