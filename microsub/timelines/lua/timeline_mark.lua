@@ -91,7 +91,7 @@ if until_place then
   end
   ids, go_on = unread_from(sets, id, score)
 else
-  local count = spreads and math.min(most, #ARGV - 9) or math.min(most, share(uids, #ARGV - 9))
+  local count = math.min(most, spreads and #ARGV - 9 or share(uids, #ARGV - 9))
   for i = 10, 9 + count do ids[i - 9] = ARGV[i] end
 end
 local examined = #ids
