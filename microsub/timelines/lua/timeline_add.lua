@@ -55,11 +55,11 @@ local from = 'unread_from ' .. feed
 
 -- The timeline that gets the items now: its keys, what its channel says, and the ids that it took.
 local feeds, posts, unread, sets
-local limit, fresh, unread_from, paused, is_hiding, mutes, blocks
+local limit, unread_from, paused, is_hiding, mutes, blocks
 local added, read, hidden
 
--- The score of the n-th newest visible item, or of the oldest one if there are fewer.
-local function nth_score()
+-- The score of the `fresh`-th newest visible item, or of the oldest one if there are fewer.
+local function nth_score(fresh)
   local count, score = 0, nil
   for at = FIRST_ITEM, #ARGV, FIELDS do
     local urls = mutes and urls_of(ARGV[at + 2])
@@ -194,9 +194,9 @@ local function take(id, score, lines, duplicates)
 end
 
 -- What a first fill says about the feed's unread items is kept with the channel.
-local function begin(channel, follow)
+local function begin(channel, follow, fresh)
   local followed_at = cjson.decode(follow).followed_at
-  local score = fresh > 0 and nth_score()
+  local score = fresh > 0 and nth_score(fresh)
   if not score or tonumber(score) > followed_at then score = string.format('%.0f', math.floor(followed_at)) end
   call('HSET', channel, from, score)
   unread_from = tonumber(score)
@@ -207,10 +207,10 @@ local function joined(ids) return table.concat(ids, ' ') end
 -- add(first, fact): adds the items to the timeline whose keys begin at KEYS[first] and whose facts begin at ARGV[fact];
 -- returns the reply for it.
 local function add(first, fact)
-  local uid, chosen_by = ARGV[fact], ARGV[fact + 3]
+  local chosen_by = ARGV[fact + 3]
   local channel, read_key, gone, hidden_key, hidden_read
   channel, feeds, posts, unread, read_key, gone, hidden_key, hidden_read = unpack(KEYS, first, first + 7)
-  local head = call('HMGET', channel, 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread', from)
+  local head = call('HMGET', channel, 'name', 'removed', 'filters', 'max_items', from)
   if not head[1] or head[2] then return { 'channel' } end
   local filters, follow, hides = head[3] or '', nil, nil
   paused = false
@@ -223,33 +223,37 @@ local function add(first, fact)
       if own.filter then filters = filters .. '\n' .. own.filter end
     end
   end
-  limit, fresh = tonumber(ARGV[fact + 1]), tonumber(ARGV[fact + 2])
-  if chosen_by ~= '*' then
-    if chosen_by ~= filters then return { 'filters', filters } end
-    limit, fresh = tonumber(head[4]) or limit, tonumber(head[5]) or fresh
-  end
-  sets = { uid = uid, posts = posts, unread = unread, read = read_key, gone = gone }
-  sets.hidden, sets.hidden_read = hidden_key, hidden_read
-  local apart, parts = KEYS[first + 12], false
+  local has_own_settings = chosen_by ~= '*'
+  if has_own_settings and chosen_by ~= filters then return { 'filters', filters } end
+  limit = tonumber(has_own_settings and head[4] or ARGV[fact + 1])
+  sets = { uid = ARGV[fact], posts = posts, unread = unread, read = read_key, gone = gone, hidden = hidden_key }
+  sets.hidden_read = hidden_read
+  local apart, parts, newest = KEYS[first + 12], false, newest_of(unread)
   is_hiding, mutes, blocks = false, nil, nil
-  local is_plain = call('EXISTS', rest_of(sets), KEYS[first + 15], unpack(KEYS, first + 6, first + 12)) == 0
-  if not is_plain then
+  local there = call('EXISTS', newest, rest_of(sets), KEYS[first + 15], unpack(KEYS, first + 6, first + 12))
+  local has_newest = there > 0 and call('EXISTS', newest) == 1
+  if not has_newest then has_no_newest(unread) end
+  if there == (has_newest and 1 or 0) then
+    has_no_rest(sets)
+    has_no_stream(sets)
+  else
     is_hiding = call('EXISTS', hidden_key, hidden_read) > 0
     parts = call('EXISTS', apart) == 1
     mutes, blocks = rules_at(first + 8)
-  else
-    has_no_rest(sets)
   end
   added, read, hidden = {}, {}, {}
-  unread_from = tonumber(head[6])
-  if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then begin(channel, follow) end
+  unread_from = tonumber(head[5])
+  if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then
+    local own_fresh = has_own_settings and call('HGET', channel, 'first_fetch_unread')
+    begin(channel, follow, tonumber(own_fresh or ARGV[fact + 2]))
+  end
   if hides or parts then
     for at = FIRST_ITEM, #ARGV, FIELDS do call(hides and 'SADD' or 'SREM', apart, ARGV[at]) end
   end
   for at = FIRST_ITEM, #ARGV, FIELDS do
     take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
   end
-  note_all(first + 13, now, is_plain)
+  note_all(first + 13, now)
   return { '', joined(added), joined(read), joined(hidden) }
 end
 

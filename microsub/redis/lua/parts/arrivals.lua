@@ -8,7 +8,7 @@
 -- the newest first.
 -- An item that had its place when a channel began to show it gets a second one from the same counter, in
 -- `arrivals:again`: so an item that was added to a channel is found after a place, even if the user got it long before.
-local balance, named, came, last_place = {}, {}, {}, nil
+local balance, named, came, last_place, clock = {}, {}, {}, nil, nil
 
 local function count(id, by)
   if not balance[id] then
@@ -34,11 +34,12 @@ end
 -- Gives ids the next places in a sorted set, 'NX' those that have none there, 'GT' all; returns how many are new in it,
 -- and the first of the places.
 local function write_places(set, how, more, now, ids)
-  local first = math.max(math.floor(tonumber(now) * 1000000), last_place + 1)
-  local pairs_ = {}
-  for i, id in ipairs(ids) do
+  clock = clock or math.floor(tonumber(now) * 1000000)
+  local first = math.max(clock, last_place + 1)
+  local pairs_ = { first, ids[1] }
+  for i = 2, #ids do
     pairs_[2 * i - 1] = first + i - 1
-    pairs_[2 * i] = id
+    pairs_[2 * i] = ids[i]
   end
   last_place = first + #ids - 1
   redis.call('HSET', more, 'last', pairs_[#pairs_ - 1])
@@ -78,10 +79,12 @@ local function note_arrivals(arrivals, more, now)
   local coming, going = {}, {}
   for i = #named, 1, -1 do
     local id = named[i]
-    if balance[id] > 0 then coming[#coming + 1] = id elseif balance[id] < 0 then going[#going + 1] = id end
+    local kind = balance[id] > 0 and coming or balance[id] < 0 and going
+    if kind then kind[#kind + 1] = id end
   end
   for from = 1, #coming, 1000 do give_places(arrivals, more, now, slice(coming, from)) end
   for from = 1, #going, 1000 do take_places(arrivals, more, slice(going, from)) end
+  if not next(came) then return end
   local again = {}
   for i = #named, 1, -1 do
     if came[named[i]] then again[#again + 1] = named[i] end

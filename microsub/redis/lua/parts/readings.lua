@@ -42,11 +42,11 @@ end
 -- piece_of(key, id, known): the name of the piece for an item, and its text, false if there is none; a table in place of
 -- the text for a sorted set. `known`: texts by name, in which those that are read are noted.
 local function piece_of(key, id, known)
-  local name, rest = id % PIECES, math.floor(id / PIECES)
+  local name, step = id % PIECES, PIECES
   while true do
     if known[name] == nil then known[name] = redis.pcall('HGET', key, name) end
     if known[name] ~= '' then return name, known[name] end
-    name, rest = name .. '.' .. rest % PARTS_OF_ONE, math.floor(rest / PARTS_OF_ONE)
+    name, step = name .. '.' .. math.floor(id / step) % PARTS_OF_ONE, step * PARTS_OF_ONE
   end
 end
 

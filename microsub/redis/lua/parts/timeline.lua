@@ -86,11 +86,14 @@ local function rules_at(first)
   return some({ KEYS[first], KEYS[first + 1] }), some({ KEYS[first + 2], KEYS[first + 3] })
 end
 
--- note_all(first, now, is_silent): the last step of every script that shows or removes items of a user, with its keys
--- from KEYS[first] on: arrivals, arrivals:more, events; there is no stream of these if `is_silent`. Another user's changes
--- may follow.
-local function note_all(first, now, is_silent)
+-- note_all(first, now): the last step of every script that shows or removes items of a user, with its keys from
+-- KEYS[first] on: arrivals, arrivals:more, events. Another user's changes may follow.
+local function note_all(first, now)
   note_arrivals(KEYS[first], KEYS[first + 1], now)
-  if not is_silent then note_changes(KEYS[first + 2]) end
-  balance, named, came, changed_channels, came_to = {}, {}, {}, {}, {}
+  note_changes(KEYS[first + 2])
+  for i = #named, 1, -1 do
+    local id = named[i]
+    balance[id], came[id], named[i] = nil, nil, nil
+  end
+  if #changed_channels > 0 then changed_channels, came_to = {}, {} end
 end

@@ -5,7 +5,12 @@
 -- lately (unread_newest.lua). It has all that aren't older than its oldest, so they are added only from there on.
 --
 -- add_unread(key, rows): {score, id, score, id, …} of at most 1,000. drop_unread(key, id, …): how many were unread.
+-- newest_of(key): the key of the newest ones. has_no_newest(key): somebody has looked, and it doesn't exist.
 local MOST_NEWEST, MOST_CHANGED = 128, 64
+local without_newest = {}
+
+local function newest_of(key) return key .. ':newest' end
+local function has_no_newest(key) without_newest[key] = true end
 
 -- Whether (one score, one id) is at least as new as the other.
 local function is_from(score, id, first_score, first_id)
@@ -31,10 +36,9 @@ local function add_newest(newest, rows)
 end
 
 local function add_unread(key, rows)
-  local ids = {}
-  for i = 2, #rows, 2 do ids[i / 2] = rows[i] end
-  local newest = key .. ':newest'
-  if redis.call('EXISTS', newest) == 1 then add_newest(newest, rows) end
+  local ids = { rows[2] }
+  for i = 4, #rows, 2 do ids[i / 2] = rows[i] end
+  if not without_newest[key] and redis.call('EXISTS', newest_of(key)) == 1 then add_newest(newest_of(key), rows) end
   local added = redis.pcall('SADD', key, unpack(ids))
   if type(added) ~= 'table' then return end
   if string.find(added.err, 'WRONGTYPE', 1, true) then
@@ -54,7 +58,7 @@ local function drop_newest(newest, ids)
 end
 
 local function drop_unread(key, ...)
-  drop_newest(key .. ':newest', { ... })
+  drop_newest(newest_of(key), { ... })
   local found = redis.pcall('SREM', key, ...)
   if type(found) ~= 'table' then return found end
   redis.call('UNLINK', key .. ':packing')
