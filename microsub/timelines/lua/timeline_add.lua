@@ -56,7 +56,7 @@ local from = 'unread_from ' .. feed
 -- The timeline that gets the items now: its keys, what its channel says, and the ids that it took.
 local feeds, posts, unread, sets
 local limit, unread_from, paused, is_hiding, mutes, blocks
-local added, read, hidden
+local added, read, hidden = {}, {}, {}
 
 -- The score of the `fresh`-th newest visible item, or of the oldest one if there are fewer.
 local function nth_score(fresh)
@@ -202,7 +202,7 @@ local function begin(channel, follow, fresh)
   unread_from = tonumber(score)
 end
 
-local function joined(ids) return table.concat(ids, ' ') end
+local function joined(ids) return ids[2] and table.concat(ids, ' ') or ids[1] or '' end
 
 -- add(first, fact): adds the items to the timeline whose keys begin at KEYS[first] and whose facts begin at ARGV[fact];
 -- returns the reply for it.
@@ -241,7 +241,9 @@ local function add(first, fact)
     parts = call('EXISTS', apart) == 1
     mutes, blocks = rules_at(first + 8)
   end
-  added, read, hidden = {}, {}, {}
+  if #added > 0 then added = {} end
+  if #read > 0 then read = {} end
+  if #hidden > 0 then hidden = {} end
   unread_from = tonumber(head[5])
   if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then
     local own_fresh = has_own_settings and call('HGET', channel, 'first_fetch_unread')

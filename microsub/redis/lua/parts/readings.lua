@@ -54,12 +54,14 @@ end
 local function reading_time(key, id)
   local record = record_of(id)
   if not record then return nil end
-  local _, piece = piece_of(key, id, {})
+  local piece = redis.pcall('HGET', key, id % PIECES)
+  if piece == '' then piece = select(2, piece_of(key, id, {})) end
+  if not piece then return nil end
   if type(piece) == 'table' then
     local time = redis.call('ZSCORE', key, id)
     return time and math.floor(tonumber(time))
   end
-  local at = piece and place_in(piece, record)
+  local at = place_in(piece, record)
   if not at then return nil end
   local first, second, third, fourth = string.byte(piece, at + 5, at + 8)
   return first + 256 * second + 65536 * third + 16777216 * fourth

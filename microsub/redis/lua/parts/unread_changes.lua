@@ -58,7 +58,7 @@ local function drop_newest(newest, ids)
 end
 
 local function drop_unread(key, ...)
-  drop_newest(newest_of(key), { ... })
+  if not without_newest[key] then drop_newest(newest_of(key), { ... }) end
   local found = redis.pcall('SREM', key, ...)
   if type(found) ~= 'table' then return found end
   redis.call('UNLINK', key .. ':packing')
