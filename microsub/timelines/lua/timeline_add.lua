@@ -56,7 +56,7 @@ local from = 'unread_from ' .. feed
 -- The timeline that gets the items now: its keys, what its channel says, and the ids that it took.
 local feeds, posts, unread, sets
 local limit, unread_from, paused, is_hiding, mutes, blocks
-local added, read, hidden = {}, {}, {}
+local added, read, hidden
 
 -- The score of the `fresh`-th newest visible item, or of the oldest one if there are fewer.
 local function nth_score(fresh)
@@ -196,7 +196,7 @@ end
 -- What a first fill says about the feed's unread items is kept with the channel.
 local function begin(channel, follow, fresh)
   local followed_at = cjson.decode(follow).followed_at
-  local score = fresh > 0 and nth_score(fresh)
+  local score = tonumber(fresh) > 0 and nth_score(tonumber(fresh))
   if not score or tonumber(score) > followed_at then score = string.format('%.0f', math.floor(followed_at)) end
   call('HSET', channel, from, score)
   unread_from = tonumber(score)
@@ -241,26 +241,19 @@ local function add(first, fact)
     parts = call('EXISTS', apart) == 1
     mutes, blocks = rules_at(first + 8)
   end
-  if #added > 0 then added = {} end
-  if #read > 0 then read = {} end
-  if #hidden > 0 then hidden = {} end
+  added, read, hidden = {}, {}, {}
   unread_from = tonumber(head[5])
   if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then
-    local own_fresh = has_own_settings and call('HGET', channel, 'first_fetch_unread')
-    begin(channel, follow, tonumber(own_fresh or ARGV[fact + 2]))
+    begin(channel, follow, has_own_settings and call('HGET', channel, 'first_fetch_unread') or ARGV[fact + 2])
   end
   if hides or parts then
     for at = FIRST_ITEM, #ARGV, FIELDS do call(hides and 'SADD' or 'SREM', apart, ARGV[at]) end
   end
-  for at = FIRST_ITEM, #ARGV, FIELDS do
-    take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
-  end
+  for at = FIRST_ITEM, #ARGV, FIELDS do take(unpack(ARGV, at, at + 3)) end
   note_all(first + 13, now)
   return { '', joined(added), joined(read), joined(hidden) }
 end
 
 local replies = {}
-for i = 1, tonumber(ARGV[4]) do
-  replies[i] = add(KEYS_EACH * (i - 1) + 1, FIRST_FACT + FACTS_EACH * (i - 1))
-end
+for i = 0, ARGV[4] - 1 do replies[i + 1] = add(KEYS_EACH * i + 1, FIRST_FACT + FACTS_EACH * i) end
 return replies
