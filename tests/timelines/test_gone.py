@@ -72,7 +72,7 @@ async def test_ids_that_had_left_stay_out(world: OneReader) -> None:
     assert await world.ids("home") == back
 
 
-@pytest.mark.parametrize(("compact", "least", "agree"), [(100_000, 5, 50), (512, 1.2, 5)])
+@pytest.mark.parametrize(("compact", "least", "agree"), [(100_000, 5, 50), (512, 1.1, 5)])
 async def test_a_dry_run_says_about_what_is_freed_and_changes_nothing(
     world: OneReader, compact: int, least: float, agree: int
 ) -> None:
