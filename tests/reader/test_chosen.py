@@ -117,6 +117,20 @@ async def test_every_action_is_taken_back_whole(
     assert again.status in {403, 404}
 
 
+async def test_a_feed_that_leaves_one_of_two_channels_is_still_followed(
+    ann: ReadingVisitor, server: World, feeds: list[str]
+) -> None:
+    """The page says which channel it left and where it still is, and with several, how many are still followed."""
+    await choose(ann, feeds[:1], do="copy", to="news")
+    reply = await choose(ann, feeds[:1], do="unfollow")
+    assert "one.example has left Home. You still follow it in News." in await told(ann, reply)
+    assert "one.example is in Home again." in await told(ann, await take_back(ann, reply))
+    several = await told(ann, await choose(ann, feeds, do="unfollow"))
+    assert "You no longer follow 1 feed. You still follow 1 feed in another channel." in several
+    left = await choose(ann, [feeds[0].replace("home/", "news/")], do="unfollow")
+    assert "You no longer follow one.example." in await told(ann, left)
+
+
 async def test_an_undo_keeps_what_the_table_shows(ann: ReadingVisitor, feeds: list[str]) -> None:
     """Its order and the words of its filter."""
     reply = await choose(ann, feeds, do="pause", sort="trouble", q="example")
@@ -368,7 +382,7 @@ async def test_an_undo_that_takes_too_long_goes_on(
     await server.channels.create("ann", "Later", server.now, "later")
     await server.following.follow("ann", "later", URLS[0], server.now)
     before, unread = await state(server), sorted(await ann.titles("/channel/home"))
-    again = "You follow one.example again." if act == "unfollow" else "Undone for one.example."
+    again = "one.example is in Home again." if act == "unfollow" else "Undone for one.example."
     reply = await choose(ann, feeds, do=act, to="news")
     monkeypatch.setattr(chosen, "_SECONDS", -1.0)
     late = await take_back(ann, reply)
@@ -385,7 +399,8 @@ async def test_an_undo_that_takes_too_long_goes_on(
         assert sorted(await ann.titles("/channel/home")) == [one for one in unread if "two" not in one]
         await ReadState(server.redis, server.items).mark_all("ann", "home", server.now)
         unread = [one for one in unread if "two" in one]
-    assert again.replace("one.", "two.") in await told(ann, await take_back(ann, half))
+    again = again.replace("one.example is in Home", "You follow one.example").replace("one.", "two.")
+    assert again in await told(ann, await take_back(ann, half))
     after = await state(server)
     assert {uid: set(some) for uid, some in after.items()} == {uid: set(some) for uid, some in before.items()}
     assert after["home"] == before["home"]

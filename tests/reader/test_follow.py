@@ -56,7 +56,7 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     assert titles(await ann.get(f"/feed/{feed}?channel=later")) == ["a", "b"]
     assert not _offers_later(again)
     undone = await ann.get((await ann.browser.submit(done, "/follow/end")).location)
-    assert undone.tree.css_first("main [role=status]").text() == "Undone. You no longer follow the feed."
+    assert undone.tree.css_first("main [role=status]").text() == "Undone."
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
 
 

@@ -55,7 +55,8 @@ class ChosenResult:
 
     There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
     were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
-    while it changed one of those left.
+    while it changed one of those left. `still`: the channels that a feed has left and those that it is still in, by its
+    name, if there are both.
     """
 
     act: Act
@@ -66,6 +67,7 @@ class ChosenResult:
     undo: str = ""
     undone: Act | None = None
     unsure: bool = False
+    still: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 class ChosenFeeds:
@@ -118,6 +120,7 @@ class ChosenFeeds:
         before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed in ids]
         unread: dict[str, list[str]] = {}
         if act == "unfollow":
+            links = await self._reader.links(visit)
             there = await self._reading.unread_ids(user, [*dict.fromkeys(uid for uid, _ in chosen)])
             unread = await self._of_feeds(there, chosen)
         holders: dict[str, dict[str, Subscription]] = {}
@@ -141,7 +144,13 @@ class ChosenFeeds:
             else:
                 await self._one(user, act, uid, follow, target, visit.now, most)
 
-        await self._each(visit, result, chosen, change)
+        stays = await self._each(visit, result, chosen, change)
+        if act == "unfollow":
+            left = [(one.feed, uid) for uid, one in chosen if (uid, one) not in stays]
+            for feed, name in zip(dict.fromkeys(feed for feed, _ in left), result.done, strict=True):
+                of = [(link.name, (feed, link.uid) in left) for link in links if link.uid in holders[feed]]
+                out, rest = (", ".join(one for one, is_out in of if is_out is wanted) for wanted in (True, False))
+                result.still |= {name: (out, rest)} if rest else {}
         return await self._told(visit, result, kept)
 
     async def take_back(self, visit: PageVisit) -> Response:
@@ -156,7 +165,7 @@ class ChosenFeeds:
         for uid, one in kept[1]:
             held.setdefault(one.feed, []).append((uid, one))
         most = await self._most("feeds", user)
-        result = ChosenResult("undo", done.channel, done.place, undone=done.act)
+        result = ChosenResult("undo", done.channel, done.place, undone=done.act, still=done.still)
         states = await self._undo.states(user, name)
         uids = {done.channel, *(uid for of in states.values() for uid in of)}
         present = await self._reading.states_of(user, uids, [*states]) if states else {}
