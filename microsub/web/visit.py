@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from microsub.base.errors import (
 )
 from microsub.base.locks import KeyedLocks
 from microsub.base.texts import N_, Sentence
+from microsub.base.urls import normalise_profile
 from microsub.model.session import CONFIRMATION, SignedIn
 from microsub.web.cookies import CookieName, PageCookies
 from microsub.web.display import Display
@@ -129,6 +131,11 @@ class NotHere(Unauthorized):
         )
 
 
+def _place(url: str) -> str:
+    """An address for comparisons, without what follows its path; http and https are the same."""
+    return re.split("[?#]", normalise_profile(url))[0]
+
+
 class PageVisit:
     """A request and its reply in progress. Created by `web.routes`.
 
@@ -166,7 +173,12 @@ class PageVisit:
     def leaves(self, url: str) -> bool:
         """Whether an address leads to another page on the web than those of this server."""
         is_web = url[:8].lower().startswith(("http://", "https://"))
-        return is_web and not (self._base and f"{url}/".startswith(f"{self._base}/"))
+        return is_web and not (self._own and f"{_place(url)}/".startswith(self._own))
+
+    @cached_property
+    def _own(self) -> str:
+        """What the addresses of all pages begin with, in the form of `_place`; empty if it is unknown."""
+        return f"{_place(self._base).rstrip('/')}/" if self._base else ""
 
     @property
     def address(self) -> str:

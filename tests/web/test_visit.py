@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import Response
 
 from microsub.model.session import SignedIn
@@ -102,3 +103,20 @@ async def test_numbers_in_messages_have_spaces_between_thousands(site: PageSite)
 
     visitor = Visitor(Starlette(routes=[page(site, "/", count)]), ADDRESS)
     assert "1\u202f697 posts" in (await visitor.get("/")).response.text
+
+
+@pytest.mark.parametrize("base", [ADDRESS, f"{ADDRESS}/reader", "https://Reader.example:443"])
+def test_own_addresses_stay_in_the_tab(sessions: OneSession, base: str) -> None:
+    """Also with the host in capitals, or a query or fragment after it."""
+    visit = PageVisit(PageSite.at(sessions, lambda: NOW, base), Request({"type": "http", "headers": []}))
+    for own in (base, base.upper().replace("/READER", "/reader"), f"{base}?q=1", f"{base}#x", f"{base}/feed?a=/"):
+        assert not visit.leaves(own), own
+    assert not visit.leaves(base.replace("https", "http").replace(":443", "") + "/")  # which leads to https
+    for other in (
+        "https://reader.example.org/",
+        f"{ADDRESS}:8443/",
+        f"{ADDRESS}er/",
+        "https://a.example/?https://reader.example",
+    ):
+        assert visit.leaves(other), other
+    assert not visit.leaves("mailto:ann@reader.example")
