@@ -194,6 +194,10 @@ async function post(form, waited) {
       const told = await reply.json();
       sent.set(waited.name, told.undo);
       counted = told.unread;
+      if (mass.undo === waited.name) {
+        changed.set(told.undo, changed.get(waited.name));
+        mass = { ...mass, text: told.text, undo: told.undo };
+      }
     }
     return reply;
   } catch {
@@ -201,12 +205,18 @@ async function post(form, waited) {
   }
 }
 
-/** Send what waits; the counts follow when all of it is sent. */
+/** Send what waits. When a request has got through, the counts follow, and the message says what was done. */
 async function sendAll() {
+  const isSending = hasWaiting();
   await sendWaiting(post);
-  if (!hasWaiting()) {
-    showCounts(counted);
-    shifted.clear();
+  if (hasWaiting()) {
+    return;
+  }
+  showCounts(counted);
+  shifted.clear();
+  if (saysOffline() && (isSending || (await fetch(location.href, { method: "HEAD" }).catch(() => null)))) {
+    const isMass = sent.get(document.getElementById("undo").elements.undo.value) === mass.undo;
+    isMass && mass.undo ? say(mass.text, mass.undo, newest, mass.until) : say("");
   }
 }
 
@@ -232,6 +242,12 @@ export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (
 const isOfOne = (undo) => undo.includes(" ");
 
 const shownFor = (undo) => (isOfOne(undo) ? UNDOABLE_ONE : UNDOABLE);
+
+/** Whether the message says that the network is away. */
+function saysOffline() {
+  const shown = bar?.querySelector("p:not([hidden]) [data-text]")?.textContent ?? "";
+  return [texts.offline, texts.waits].some((text) => shown.endsWith(text));
+}
 
 const isOffered = () => Boolean(bar?.querySelector("p:not([hidden]) [form=undo]:not([hidden])"));
 
