@@ -117,10 +117,8 @@ async def test_every_action_is_taken_back_whole(
     assert again.status in {403, 404}
 
 
-async def test_a_feed_that_leaves_one_of_two_channels_is_still_followed(
-    ann: ReadingVisitor, server: World, feeds: list[str]
-) -> None:
-    """The page says which channel it left and where it still is, and with several, how many are still followed."""
+async def test_a_feed_leaves_one_of_two_channels(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
+    """Both channels are named; of several feeds, those that are still followed are counted."""
     await choose(ann, feeds[:1], do="copy", to="news")
     reply = await choose(ann, feeds[:1], do="unfollow")
     assert "one.example has left Home. You still follow it in News." in await told(ann, reply)

@@ -144,6 +144,25 @@ async def test_a_closed_player_keeps_its_queue(ann: ReadingVisitor) -> None:
     assert (await ann.get("/")).tree.css_first("#listening audio").attributes["data-at"] == "75"
 
 
+async def test_a_closed_player_keeps_its_place(ann: ReadingVisitor) -> None:
+    """It goes on there when it is played, also after another one; one that was never begun is forgotten."""
+    urls = {name: f"https://a.example/{name}.mp3" for name in ("one", "two", "three")}
+    paths = {name: await episode(ann, name) for name in urls}
+    page = await press(ann, paths["one"], "play", urls["one"])
+    assert page.tree.css_first("#listening [name=close]").text() == "Close the player"
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"close": "yes", "seconds": "71"})
+    assert queue(await ann.get("/channel/home")) == []
+    page = await press(ann, paths["two"], "play", urls["two"])
+    assert queue(page) == ["two", "one"]
+    await ann.change(page, "remove", urls["one"], BAR)
+    await ann.change(page, "close", "yes", BAR)
+    page = await press(ann, paths["one"], "play", urls["one"])
+    assert (queue(page), page.tree.css_first("#listening audio").attributes["data-at"]) == (["one"], "0")
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"close": "yes", "seconds": "71"})
+    page = await press(ann, paths["one"], "play", urls["one"])
+    assert page.tree.css_first("#listening audio").attributes["data-at"] == "71"
+
+
 async def test_times_in_an_episode_lead_to_their_moments(ann: ReadingVisitor) -> None:
     """In its file, where the text isn't a link or code; other figures, and times after its end, stay text."""
     times = "1:02 in (12:34), 1:02:03, 99:00 of 1:00:59; 1:2, 5:61, 7:1:2, 8:00 Uhr, 9:15 pm, 3:4:05:06, 10:10.5"
@@ -161,6 +180,27 @@ async def test_times_in_an_episode_lead_to_their_moments(ann: ReadingVisitor) ->
     short = replace(entry, guid="2", url="https://a.example/2", enclosure=(replace(file, duration=600),))
     page = await ann.get(f"/post/{await ann.publish_entry(short, NOON + 1)}")
     assert [one.text() for one in page.tree.css(".content [data-start]")] == ["1:02", "5:00"]
+
+
+async def test_begun_episodes_make_room(ann: ReadingVisitor) -> None:
+    """Players that were closed would otherwise fill the queue."""
+    for number in range(MOST_EPISODES + 1):
+        path, url = await episode(ann, f"e{number}", at=NOON + number), f"https://a.example/e{number}.mp3"
+        page = await press(ann, path, "play", url)
+        await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"close": "yes", "current": url, "seconds": "71"})
+    shown = queue(await press(ann, path, "play", url))
+    assert (len(shown), shown[0], "e0" in shown, "e1" in shown) == (MOST_EPISODES, "e20", False, True)
+
+
+async def test_the_length_of_a_file_is_shown(ann: ReadingVisitor) -> None:
+    """In seconds below a minute."""
+    for number, (seconds, said) in enumerate(
+        {1: "1 second", 40: "40 seconds", 60: "1 minute", 61: "2 minutes"}.items()
+    ):
+        file = Enclosure(f"https://a.example/{number}.mp3", "audio/mpeg", duration=seconds)
+        entry = Entry(guid=str(number), url=f"https://a.example/{number}", name="Short", enclosure=(file,))
+        page = await ann.get(f"/post/{await ann.publish_entry(entry, NOON + number)}")
+        assert page.tree.css_first(".files small").text() == said
 
 
 async def test_the_queue_is_bounded(ann: ReadingVisitor) -> None:

@@ -33,11 +33,18 @@ def routes(reader: ReaderSite) -> list[Route]:
 
 
 async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once: bool) -> None:
-    """Play an episode now, before the current one, or after all others. Raises InvalidRequest if the queue is full."""
+    """Play an episode now, before the current one, or after all others. Raises InvalidRequest if the queue is full.
+
+    Begun ones, which closed players have left, make room for one that is played.
+    """
 
     def changed(queue: Sequence[Episode]) -> Sequence[Episode]:
         known = next((one for one in queue if one.url == episode.url), None)
         wanted = known or replace(episode, title=episode.title[:LONGEST_EPISODE])
+        begun = [one for one in queue if one.at] if at_once and known is None else []
+        while begun and not has_room(queue, wanted):
+            ended = begun.pop()
+            queue = [one for one in queue if one is not ended]
         if known is None and not has_room(queue, wanted):
             raise InvalidRequest(N_("This episode finds no room in your queue. Remove another one first."))
         if at_once:
@@ -50,7 +57,7 @@ async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once
 async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
     """Play or remove an episode of the queue, empty it, close the player, or note a position.
 
-    The button's value is the episode's address.
+    The button's value is the episode's address. A closed player keeps its only episode if that is begun.
     """
     await reader.user(visit)
     fields, seconds = visit.form, visit.form.text("seconds")
@@ -61,7 +68,7 @@ async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
             queue = [replace(one, at=at) if one.url == fields.text("current") else one for one in queue]
         if "play" in fields:
             return sorted(queue, key=lambda one: one.url != fields.text("play"))
-        if "clear" in fields:
+        if "clear" in fields or ("close" in fields and [one.at for one in queue] == [0]):
             return []
         return [one for one in queue if "remove" not in fields or one.url != fields.text("remove")]
 

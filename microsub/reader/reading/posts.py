@@ -72,12 +72,12 @@ class ContextView:
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """A media file or download: `kind` is `video`, `audio` or `file`; sizes are 0 if unknown."""
+    """A media file or download: `kind` is `video`, `audio` or `file`; lengths and sizes are 0 if unknown."""
 
     kind: str
     url: str
     title: str
-    minutes: int = 0
+    seconds: int = 0
     megabytes: int = 0
 
 
@@ -226,7 +226,7 @@ class PostForms:
         body, is_cut = self._body(entry, fit)
         files = _named([*_files(entry)][:_MOST_FILES])
         if body and (sound := next((file for file in files if file.kind == "audio"), None)) is not None:
-            body = with_moments(body, sound.url, 60 * sound.minutes)
+            body = with_moments(body, sound.url, 60 * -(-sound.seconds // 60))
         about = _TROUBLED.match(entry.uid or "") if kind == NOTICES else None
         return PostView(
             id=item["_id"],
@@ -354,8 +354,8 @@ def _files(entry: Entry) -> Iterator[FileView]:
         if web(enclosure.url) and not (enclosure.type or "").startswith("image/"):
             seen.add(enclosure.url)
             kind = (enclosure.type or "").partition("/")[0]
-            size, minutes = (enclosure.length or 0) // _MEGABYTE, -(-(enclosure.duration or 0) // 60)
-            yield FileView(_playable(kind), enclosure.url, enclosure.title or _host(enclosure.url), minutes, size)
+            size, title = (enclosure.length or 0) // _MEGABYTE, enclosure.title or _host(enclosure.url)
+            yield FileView(_playable(kind), enclosure.url, title, enclosure.duration or 0, size)
     for one in entry.podcast.alternate if entry.podcast is not None else ():
         if web(one.url) and one.url not in seen:
             seen.add(one.url)

@@ -3,6 +3,7 @@ import { say, tell } from "./marks.js";
 
 const EVERY = 15000; // milliseconds between two reports of the position
 const CLOSE = 2; // seconds
+const OVER = 10; // seconds before the end in which an episode counts as heard
 
 let reported = 0; // when the position was reported last
 let at = -1; // the position that the account has
@@ -126,7 +127,8 @@ async function change(form, button, plays) {
   const body = new URLSearchParams(new FormData(form));
   body.set(button.name, button.value);
   if (bar()?.contains(form) && sound().readyState) {
-    body.set("seconds", Math.floor(placeIn(sound()))); // the account keeps where another begins, or the player is closed
+    const [last, isOver] = [placeIn(sound()), sound().duration - placeIn(sound()) < OVER];
+    body.set("seconds", isOver ? 0 : Math.floor(last)); // the account keeps where another begins, or the player is closed
   }
   const reply = await fetch(form.action, { method: "POST", body });
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
@@ -143,7 +145,7 @@ async function change(form, button, plays) {
     showSpeed();
     before.querySelector("details")?.toggleAttribute("open", Boolean(isOpen));
     if (isInside) {
-      before.querySelector("summary, [data-next]").focus();
+      before.querySelector("summary, [data-next]:not([hidden]), [name=close]").focus();
     }
     return;
   }

@@ -58,6 +58,9 @@ function follow(chapter) {
     return;
   }
   chapter.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) {
+      return; // its file in a tab or window of its own
+    }
     const { id } = post.closest("[data-id]").dataset;
     const player = document.querySelector(`#listening[data-post="${id}"] audio`) || own;
     event.preventDefault();
