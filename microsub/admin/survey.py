@@ -1,7 +1,8 @@
 """A periodic look at all followed feeds, so that pages about thousands of them read only a few keys.
 
-One worker at a time reads all feeds and stores their order by health, the channels in which some can't be read, the
-hosts that are held, and sums. A page reads these, and the records of the feeds that it shows.
+One worker at a time reads all feeds and stores their order by health, the follows of those that can't be read, the
+hosts that are held, and sums. A page reads these, and the records of the feeds that it shows. Polls note at once which
+feeds begin and cease to be readable; a survey corrects what they couldn't.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -18,12 +19,13 @@ import orjson
 from microsub.base.errors import StoreError, StoreUnavailable
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
-from microsub.feeds import FeedCondition, FeedRecord, Feeds, Schedule, push_health, state_of
+from microsub.feeds import FAILURE_FIELDS, FeedCondition, FeedRecord, Feeds, Schedule, fails, push_health, state_of
+from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading
 from microsub.redis.scripts import batches
-from microsub.redis.structures import Hash, Scores, Value, replace
+from microsub.redis.structures import Scores, Value, replace, together
 
 STATES = ("failing", "gone", "new", "ok", "written")
 """States of followed feeds, most important first."""
@@ -125,7 +127,7 @@ class Survey:
         self._sums = Value(redis, keys.survey(), KEPT)
         self._surveyed = Scores(redis, keys.surveyed_feeds(), KEPT)
         self._holds = Scores(redis, keys.surveyed_holds(), KEPT)
-        self._attention = Hash(redis, keys.surveyed_attention(), KEPT)
+        self._failing = Scores(redis, keys.surveyed_failing(), KEPT)
         self._feeds = feeds
         self._schedule = schedule
 
@@ -166,7 +168,8 @@ class Survey:
         held = await self._schedule.held_among(hosts, now)
         for surveyed, found in ((self._surveyed, scores), (self._holds, held)):
             await replace(surveyed, {name: f"{score:.3f}" for name, score in found.items()})
-        await self._replace_attention(troubled)
+        failing = [name for some in batches(troubled, _BATCH) for name in await self._follows(some)]
+        await replace(self._failing, dict.fromkeys(failing, 0))
         said = orjson.dumps(asdict(counting.sums(time.monotonic() - begun)))
         await self._sums.set(said)
 
@@ -197,26 +200,27 @@ class Survey:
         Empty while it can't be read: its master of a cluster may be away, and the user's own may not.
         """
         try:
-            said = await self._attention.get(user)
+            names = await self._failing.beginning(f"{user}/")
         except StoreUnavailable:
             return {}
-        if said is None:
-            return {}
-        with reading(keys.surveyed_attention()):
-            return {uid: int(count) for uid, count in orjson.loads(said).items()}
+        return Counter(name.split("/")[1] for name in names)
 
-    async def note_attention(self, user: str, uid: str, count: int) -> None:
-        """Store how many feeds of the channel can't be read, after a request that has read all of them."""
-        known = await self.attention(user)
-        if known.get(uid, 0) == count:
-            return
-        others = {other: number for other, number in known.items() if other != uid}
-        await self._attention.set({user: orjson.dumps({**others, uid: count} if count else others)})
+    async def note(self, feed: str, *, fails: bool) -> None:
+        """Store that a feed can't be read, or can again, for all its followers. A survey corrects what isn't stored."""
+        with contextlib.suppress(StoreError):
+            for some in batches(await self._follows([feed]), _BATCH):
+                await (self._failing.set(dict.fromkeys(some, 0)) if fails else self._failing.delete(*some))
 
-    async def _replace_attention(self, troubled: Sequence[str]) -> None:
-        counts = defaultdict[str, Counter[str]](Counter)
-        for part in batches(troubled, _BATCH):
-            for places in await asyncio.gather(*map(self._feeds.subscribers, part)):
-                for user, uid in places:
-                    counts[user][uid] += 1
-        await replace(self._attention, {user: orjson.dumps(uids) for user, uids in counts.items()})
+    async def renew(self, user: str, followed: Mapping[str, Sequence[Subscription]]) -> None:
+        """The same for all that a user follows, after a change of it."""
+        names = [(f"{user}/{uid}/{one.feed}", one.feed) for uid, some in followed.items() for one in some]
+        with contextlib.suppress(StoreError):
+            known = {*await self._failing.beginning(f"{user}/")}
+            found = await self._feeds.descriptions([feed for _, feed in names], FAILURE_FIELDS)
+            wanted = {name for (name, _), fields in zip(names, found, strict=True) if fails(*fields)}
+            await together(self._failing.set(dict.fromkeys(wanted - known, 0)), self._failing.delete(*(known - wanted)))
+
+    async def _follows(self, feeds: Sequence[str]) -> list[str]:
+        """The names of all follows of these feeds."""
+        places = await asyncio.gather(*map(self._feeds.subscribers, feeds))
+        return [f"{user}/{uid}/{feed}" for feed, of in zip(feeds, places, strict=True) for user, uid in of]

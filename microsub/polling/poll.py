@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from random import random as chance
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -123,6 +123,13 @@ class FeedDue:
         return tuple(islice(self.users, _SOME))
 
 
+class FeedTurned(Protocol):
+    """Gets each feed that begins or ceases to fail."""
+
+    async def __call__(self, feed: str, *, fails: bool) -> None:
+        """Note it."""
+
+
 @dataclass(eq=False, repr=False)
 class Poller:
     """Polls feeds one at a time; any number of polls of different feeds may run in one instance.
@@ -150,6 +157,7 @@ class Poller:
     random: Callable[[], float] = chance
     on_refused: Callable[[PollResult], object] | None = None
     on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None
+    on_turned: FeedTurned | None = None
     on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None
     require_room: Callable[[Collection[str]], Awaitable[None]] | None = None
 
@@ -344,6 +352,8 @@ class Poller:
         feed, (host, merged_into) = due.feed, moved
         POLLS.labels("moved").inc()
         if not merged_into:
+            if feed.failures:  # which the record no longer has
+                await self._turned(feed.id, fails=False)
             return PollResult(feed.id, "moved", self.clock(), host)
         await self.feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, host)
@@ -434,6 +444,8 @@ class Poller:
             result, moves = PollResult(feed.id, "overtaken", plan.next_poll, result.host), False
         POLLS.labels(result.outcome).inc()
         _log(result)
+        if written and is_page is not bool(feed.failures):
+            await self._turned(feed.id, fails=is_page)
         if written and isinstance(outcome, FeedAnswered) and self.on_answered is not None:
             await self.on_answered(feed, result.new if history.push else 0)
         if moves and moved_to is not None and self.mover is not None:
@@ -445,6 +457,10 @@ class Poller:
             host, merged_into = await self.mover.move(feed, moved_to, now)
             return replace(result, host=host, next_poll=None if merged_into else result.next_poll)
         return replace(result, ended=tuple(replies[len(last) :]) or None)
+
+    async def _turned(self, feed_id: str, *, fails: bool) -> None:
+        if self.on_turned is not None:
+            await self.on_turned(feed_id, fails=fails)
 
     async def _named(self, due: FeedDue, document: Fetched, parsed: PostsRead | ParseError) -> list[FeedLink]:
         """The feeds to follow instead of a document, best first; none for a feed."""

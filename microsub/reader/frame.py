@@ -20,8 +20,8 @@ class ReaderSite:
     """The site of the web interface.
 
     `changed` is called after a change of data that backend.json declares. `topics_changed` is called with a user whose
-    topics of the hub may have changed, and the time. `keep` keeps choices with a user's account, as texts by name;
-    `revise` changes one of them as `Accounts.revise_setting` does.
+    follows or topics of the hub may have changed, and the time. `keep` keeps choices with a user's account, as texts by
+    name; `revise` changes one of them as `Accounts.revise_setting` does.
     """
 
     def __init__(

@@ -164,9 +164,9 @@ surveyed_feeds = key("survey:feeds")
 `admin.survey`.
 """
 
-surveyed_attention = key("survey:attention")
-"""Hash: user → JSON: channel uid → number of its feeds that can't be read, as of the last survey; channels without
-such feeds are left out. Lifetime: a day after it. `admin.survey`; read by the reader's list of channels.
+surveyed_failing = key("survey:failing")
+"""Sorted set: `<user>/<channel uid>/<feed id>` of each follow of a feed that can't be read, all with the score 0, as
+of the last survey and polls since. Lifetime: a day after it. `admin.survey`; read by the reader's list of channels.
 """
 
 surveyed_holds = key("survey:holds")

@@ -253,6 +253,10 @@ class Scores(_Rows):
         """Names by rank, the lowest score first."""
         return self._asking(texts, "ZRANGE", self.key, first, last)
 
+    def beginning(self, prefix: str) -> Request[list[str]]:
+        """The ASCII names that begin so, of names with the same score."""
+        return self._asking(texts, "ZRANGEBYLEX", self.key, f"[{prefix}", f"({prefix}\x7f")
+
     def trim(self, most: int, until: float = -math.inf) -> Request[None]:
         """Delete all names but the last ones, and those with scores up to that."""
         over = ("ZREMRANGEBYRANK", self.key, 0, -1 - most), ("ZREMRANGEBYSCORE", self.key, "-inf", until)

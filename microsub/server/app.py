@@ -321,7 +321,12 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
     stores = parts.stores
     links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
     keeping = (stores.accounts.set_settings, stores.accounts.revise_setting)
-    reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed, *keeping)
+
+    async def follows_changed(user: str, now: float) -> None:
+        followed, _ = await asyncio.gather(stores.channels.all_subscriptions(user), parts.topics_changed(user, now))
+        await parts.survey.renew(user, followed)
+
+    reader = ReaderSite(site, parts.quotas, links, parts.changed, follows_changed, *keeping)
     read_state = ReadState(stores.redis, stores.items)
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
     faces = FeedFaces(stores.feeds)
@@ -381,7 +386,6 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             signed=signed_feeds(stores),
             quotas=parts.quotas,
             polls=parts.polls,
-            survey=parts.survey,
             settings_of=stores.effective.of,
         ),
         *FeedPages(

@@ -26,7 +26,7 @@ from microsub.posts import Ingest
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 from microsub.server.fetching import open_caching_fetcher, open_completing, open_page_reader
-from microsub.server.jobs import QUEUES, article_stage
+from microsub.server.jobs import QUEUES, article_stage, survey
 from microsub.server.parsers import TASKS
 from microsub.server.stores import Stores, callback_base, ingest, notifications
 from microsub.websub import Subscriber
@@ -138,6 +138,7 @@ def feed_poller(
         settings=stores.effective.instance,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,
+        on_turned=survey(stores).note,
         on_trouble=partial(
             notify_followers, stores.feeds, stores.channels, notifications(stores, taking_in), stores.effective.of
         ),

@@ -167,7 +167,6 @@ async def test_stored_figures_always_expire(server: World) -> None:
     survey = Survey(WithoutStandby(server.redis), server.feeds, server.schedule)
     with pytest.raises(StoreUnavailable):
         await survey.look(server.now)
-    with pytest.raises(StoreUnavailable):
-        await survey.note_attention("ann", "home", 1)
-    for key in (keys.surveyed_feeds(), keys.surveyed_attention()):
+    await survey.note("1", fails=True)  # which a poll does in passing
+    for key in (keys.surveyed_feeds(), keys.surveyed_failing()):
         assert await server.redis.command("TTL", key) > 0

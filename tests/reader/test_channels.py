@@ -13,10 +13,12 @@ import microsub
 from microsub.configuration.model import Quotas
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.reader.channels import pages as channels
-from tests.reader.conftest import ReadingVisitor
-from tests.support.polling import post_store
-from tests.support.readers import FEED, posts
-from tests.support.world import World
+from microsub.redis.protocol import Redis
+from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
+from tests.support.polling import post_store, rss
+from tests.support.readers import FEED, instance, posts
+from tests.support.web import Publisher
+from tests.support.world import World, loopback
 
 TRY = {"try": "1"}
 
@@ -348,7 +350,7 @@ async def test_a_feeds_health_is_shown_and_it_can_be_polled(ann: ReadingVisitor)
 
 
 async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisitor) -> None:
-    """Next to the channel, with a text for screen readers; it links to these feeds, and is correct from then on.
+    """Next to the channel, with a text for screen readers; it links to these feeds.
 
     It counts the feeds whose condition is red, those whose last check failed; so does the table of all feeds.
     """
@@ -373,10 +375,39 @@ async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisito
     assert signs == ["1Home: 1 feed can’t be read", "1Later: 1 feed can’t be read"], "without a survey in between"
     await server.feeds.update(quiet.id, {"failures": "0"})
     await ann.browser.submit(page, "/channels/home/end", feed="2")
-    await ann.get("/channels/home")
     assert not (await ann.get("/")).tree.css("#channels .attention")
     await survey.look(server.now)
     assert not (await ann.get("/")).tree.css("#channels .attention")
+
+
+async def test_signs_follow_polls_at_once(real_redis: Redis, site: Publisher) -> None:
+    """A poll that fails or answers again, an unfollow and its undo: the next page shows them, in both places."""
+    async with instance(real_redis, base_url=ADDRESS, resolver=loopback) as server:
+        ann = await reading(server, "ann", "home", "later")
+
+        async def signs() -> list[str]:
+            table = await ann.get("/feed")
+            rows = [row.css("td a")[1].text() for row in table.tree.css("tbody tr") if row.css_first(".trouble")]
+            shown = (await ann.get("/channels")).tree.css("#channels .attention")
+            assert [one.text() for one in shown] == [f"1{name}: 1 feed can’t be read" for name in rows]
+            return rows
+
+        url = site.url("/feed")
+        feed = await server.follow_unscheduled(url, "ann", "home")
+        await server.follow_unscheduled(url, "ann", "later")
+        await server.poll(feed)
+        assert await signs() == ["Home", "Later"]
+        page = await ann.get("/channels/home")
+        ended = await ann.browser.submit(page, "/channels/home/end", feed=feed.id)
+        assert await signs() == ["Later"]
+        page = await ann.get(ended.location)
+        kept = page.tree.css_first("button[name=undo]").attributes["value"]
+        await ann.browser.submit(page, "/channels/home/again", undo=kept)
+        assert await signs() == ["Home", "Later"]
+        site.serve_document("/feed", rss([]))
+        await server.poll(feed)
+        assert await signs() == []
+        await ann.browser.aclose()
 
 
 async def test_a_written_feed_is_shown_without_trouble(ann: ReadingVisitor) -> None:

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.accounts import UserQuotas
-from microsub.admin import Survey
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.plaintext import by_name
 from microsub.base.texts import N_, Sentence
@@ -47,13 +46,12 @@ def routes(
     signed: SignedFeeds,
     quotas: UserQuotas,
     polls: PollOnRequest,
-    survey: Survey,
     settings_of: SettingsOf,
 ) -> list[Route]:
     """The routes of this module."""
     shared, one = (reader, channels), f"{CHANNELS}/{{uid}}"
     listed = partial(_list, *shared)
-    shown = partial(_channel, *shared, following, feeds, undo, survey, settings_of)
+    shown = partial(_channel, *shared, following, feeds, undo, settings_of)
     change = reader.change
     return [
         page(reader.site, CHANNELS, listed),
@@ -152,7 +150,6 @@ async def _channel(
     following: Following,
     feeds: Feeds,
     undo: UndoRecords,
-    survey: Survey,
     settings_of: SettingsOf,
     visit: PageVisit,
 ) -> Response:
@@ -161,7 +158,6 @@ async def _channel(
     followed = [] if channel.uid == SAVED else await following.feeds(user, channel.uid)
     # In a thread, because there may be thousands of feeds.
     troubled = await asyncio.to_thread(_needing_attention, followed, visit.now)
-    await survey.note_attention(user, channel.uid, len(troubled))
     is_narrowed = visit.query.get("show") == "attention"
     everywhere = await reader.links(visit)
     # In a thread, because thousands of names are sorted.
