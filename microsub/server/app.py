@@ -338,7 +338,8 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
     )
     displays = ChannelDisplays(stores.redis)
     timelines = TimelinePages(
-        reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo, displays, own_feeds
+        *(reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo),
+        *(displays, own_feeds, stores.feeds),
     )
     return [
         *first.routes(reader, timelines, stores.channels, parts.following, parts.quotas, starters),

@@ -324,6 +324,26 @@ async def test_all_feeds_as_a_table(ann: ReadingVisitor, server: World) -> None:
     assert page.tree.css_first(f"tbody td [href='{settings}']").text() == "Settings of Zebra"
 
 
+async def test_the_page_of_posts_says_why_its_feed_cant_be_read(ann: ReadingVisitor, server: World) -> None:
+    """And what can be done, with and without posts; the reason is that of the table of all feeds."""
+    feed = await feed_of(server)
+    for name in ("", "one"):
+        await server.publish(FEED, *posts(*filter(None, [name])))
+        await server.feeds.update(feed, {"failures": "2", "last_error": "http: the server answered 404"})
+        shown = (await ann.get(f"/feed/{feed}?channel=home")).tree.css_first("main .trouble")
+        assert " ".join(shown.text().split()) == (
+            "The server answered 404. There is nothing at its address any more. "
+            "Look on its site for the new address, and follow that. Feed settings"
+        )
+        assert shown.css_first("a").attributes["href"] == f"/feed/{feed}/settings?channel=home"
+        table = (await ann.get("/feed")).tree.css_first("tbody .trouble")
+        assert shown.text().startswith(table.text())
+        await server.feeds.update(feed, {"gone": "1"})
+        assert "permanently gone" in (await ann.get(f"/feed/{feed}")).tree.css_first("main .trouble").text()
+        await server.feeds.update(feed, {"failures": None, "gone": None})
+        assert not (await ann.get(f"/feed/{feed}")).tree.css("main .trouble")
+
+
 async def test_feeds_in_natural_order(ann: ReadingVisitor, server: World) -> None:
     """Numbers in names count as numbers, and accents don't matter: in the table, the sidebar and the channel."""
     names = ["Feed 2", "feed 10", "Österreich", "Otto"]

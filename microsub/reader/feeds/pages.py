@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from microsub.base.errors import Forbidden, InvalidRequest, NotFound, TooManyReq
 from microsub.base.plaintext import by_name, on_one_line
 from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
-from microsub.base.urls import mask_credentials, without_credentials
+from microsub.base.urls import mask_credentials
 from microsub.configuration.model import FeedPolicy
 from microsub.feeds import FeedCondition, FeedRecord, Feeds, choosing, chosen_policy
 from microsub.model.reader import GLOBAL, NAME, Subscription
@@ -34,6 +33,7 @@ from microsub.reader.channels.pages import EXPECTED, number_in
 from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
+from microsub.reader.reading.advice import LOCKED, advice_on
 from microsub.reader.reading.body import beginning_of, body_fitter
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.post_page import TEXTS_OF_USER
@@ -172,7 +172,7 @@ class FeedPages:
             photo=(await self._pictures(visit))(record.icon or ""),
             condition=FeedCondition.of(record, visit.now),
             advice=(advice := advice_on(record)),
-            is_locked=advice in _LOCKED,
+            is_locked=advice in LOCKED,
             most_headers=MOST_HEADERS,
             is_polled=bool(record.poll_host) and not record.gone,
             requests=chosen_policy(record) if may and record.poll_host else None,
@@ -430,48 +430,3 @@ def _selector(visit: PageVisit, name: str, own: str | None) -> str | None:
         why = N_("“{text}” can’t be used as a CSS selector: there is an error at character {at}.")
         raise InvalidRequest(Sentence(why, text=text[:80], at=error.at)) from None
     return text or None
-
-
-_STATUS = re.compile(r"the server answered (\d{3})")
-_BY_STATUS = {
-    "401": N_("It asks for a user name and a password. Give them in its settings, under “Sign-in of this feed”."),
-    "403": N_(
-        "Its publisher refuses this server. If it needs a user name and a password, give them in its settings; "
-        "otherwise another introduction may help there. Or ask its publisher to admit feed readers."
-    ),
-    "404": N_("There is nothing at its address any more. Look on its site for the new address, and follow that."),
-    "429": N_("Its publisher gets too many requests from this server, which now asks less often."),
-}
-_BY_REASON = {
-    "blocked": N_("Its address is in a private network. The admin of this server can allow that."),
-    "connect": N_("Its server can’t be reached. It is tried again by itself; nothing needs to be done."),
-    "too_large": N_("Its publisher has to shorten it."),
-    "redirects": N_("Its address leads in a circle. Look on its site for another address, and follow that."),
-    "private": N_("Its host has no address. If that lasts, the site has moved or ended."),
-    "timeout": N_("Its server doesn’t answer in time. It is tried again by itself; nothing needs to be done."),
-    "dns": N_("Its host has no address. If that lasts, the site has moved or ended."),
-    "sign_in": N_(
-        "What this server signed in with can’t be read any more. Give the user name and the password, or the headers, "
-        "in its settings again."
-    ),
-    "tls": N_("Its server has no valid certificate. Its publisher has to renew it."),
-}
-
-
-_REFUSED = N_("The user name and the password, or the headers, were refused. Give them in its settings again.")
-_LOCKED = frozenset({_BY_STATUS["401"], _BY_REASON["sign_in"], _REFUSED})
-"""Advice that is followed in the form for the sign-in of a feed."""
-
-
-def advice_on(record: FeedRecord) -> str:
-    """What a user can do about a feed that can't be read, in words to translate; '' if there is nothing to say."""
-    if record.gone or not record.failures:
-        return ""
-    error = record.last_error or ""
-    reason, _, detail = error.partition(": ")
-    status = _STATUS.search(detail)
-    if status is not None and status[1] not in _BY_STATUS:
-        return N_("Its server has a problem. It is tried again by itself.") if status[1] >= "500" else ""
-    if status is not None and status[1] == "401" and without_credentials(record.url) != record.url:
-        return _REFUSED
-    return _BY_STATUS[status[1]] if status is not None else _BY_REASON.get(reason, "")

@@ -18,12 +18,14 @@ from starlette.routing import Route
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
+from microsub.feeds import FeedRecord, Feeds
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery
 from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import CHANNEL, FEED, ITEM_ID, SEARCH, ListPart, TimelinePlace
+from microsub.reader.reading.advice import trouble_with
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
@@ -94,9 +96,11 @@ class TimelinePages:
         undo: UndoRecords,
         displays: ChannelDisplays,
         own_feeds: OwnFeeds,
+        feeds: Feeds,
     ) -> None:
         self._reader = reader
         self._own_feeds = own_feeds
+        self._feeds = feeds
         self._displays = displays
         self._reading = reading
         self._views = views
@@ -138,7 +142,7 @@ class TimelinePages:
             assumed = display
             is_reversed = (display.order or visit.display.order) == "oldest" and place.uid != SAVED
             place = replace(asked, oldest_first=is_reversed, size=display.page_size).since(visit.query.get("at", ""))
-            page, (channels, newest, display) = await self._reading.page_beside(
+            page, (channels, newest, display, records) = await self._reading.page_beside(
                 user, place.uid, place.page_query(), visit.now, partial(self._beside, visit, place)
             )
         reply, query = orjson.loads(page), place.page_query()
@@ -162,6 +166,7 @@ class TimelinePages:
             display,
             newest=newest if _is_inside(place) else str(reply["paging"].get("before", "")),
             source=source,
+            record=records.get(place.source),
             home=is_home,
             lack=await self._lack(visit, user, place) if is_empty else "",
             full=len(reply["items"]) + len(reply.get("_unavailable", ())) == place.size
@@ -169,12 +174,15 @@ class TimelinePages:
             or _is_cut_short(reply),
         )
 
-    async def _beside(self, visit: PageVisit, place: TimelinePlace) -> tuple[ChannelLinks, str, ChannelDisplay]:
+    async def _beside(
+        self, visit: PageVisit, place: TimelinePlace
+    ) -> tuple[ChannelLinks, str, ChannelDisplay, Mapping[str, FeedRecord]]:
         user = visit.require_session().user
         return await asyncio.gather(
             self._reader.links(visit),
             self._newest(user, place, visit.now),
             self._displays.of(user, place.uid, place.source),
+            self._feeds.within_reach([place.source] if place.source else []),
         )
 
     async def _searched(self, visit: PageVisit) -> Response:
@@ -211,6 +219,7 @@ class TimelinePages:
         search: Mapping[str, Any] | None = None,
         newest: str = "",
         source: dict[str, str] | None = None,
+        record: FeedRecord | None = None,
         home: bool = False,
         lack: Lack = "",
         full: bool = False,
@@ -236,6 +245,7 @@ class TimelinePages:
             channels=channels,
             name=(source or {}).get("name") or named,
             source=source,
+            trouble=trouble_with(record, visit.now) if record is not None else (),
             home=home,
             lack=lack,
             following=following,

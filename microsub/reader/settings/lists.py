@@ -21,9 +21,9 @@ from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlo
 from microsub.base.texts import N_, Sentence
 from microsub.feeds import FeedCondition, FeedRecord
 from microsub.model.reader import Subscription
-from microsub.reader.feeds.pages import advice_on
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ListPart
+from microsub.reader.reading.advice import advice_on
 from microsub.reader.settings.menu import SETTINGS
 from microsub.timelines import feed_name
 from microsub.transfer import MOST_BYTES, FeedLists, ListImports, UserExport, begun_by
