@@ -1,15 +1,18 @@
 """The full text of a post, from the page that it links to, beside the text of its feed. Pure.
 
 It is a field of the item of its own, so an edit of the feed never changes it. Each follower chooses which text to see.
+Players in the feed's text that the article doesn't have, as most pages load theirs by scripts, stand above it.
 """
 
 from __future__ import annotations
 
-from html import escape
+import re
+from html import escape, unescape
 from typing import Any, NamedTuple
 
 import orjson
 
+from microsub.formats.html.players import page_of
 from microsub.formats.wire import dump
 from microsub.model.jf2 import Content
 from microsub.posts.packing import packed
@@ -47,6 +50,7 @@ def with_full(data: bytes, full: bytes, *, automatic: bool) -> bytes | Texts:
         wire: dict[str, Any] = orjson.loads(data)
     except ValueError:
         return data  # one of them is corrupt, which was logged when it was unpacked
+    content["html"] = _with_players(content["html"], (wire.get("content") or {}).get("html") or "")
     if photos := [url for url in wire.get("photo", ()) if escape(url) not in content["html"]]:
         wire["photo"] = photos
     else:
@@ -54,3 +58,26 @@ def with_full(data: bytes, full: bytes, *, automatic: bool) -> bytes | Texts:
     # The ids stay the last members, and a missing author the last one before them.
     whole = dump({"type": wire.get("type", "entry"), "content": None} | wire | {"content": content})
     return Texts(data, whole, automatic) if len(whole) <= _LARGEST_ITEM else data
+
+
+_ATTRIBUTES = r'(?:[^>"]|"[^"]*")*'
+_PLAYER = re.compile(
+    rf"<iframe\b{_ATTRIBUTES}>.*?</iframe>|<(video|audio)\b{_ATTRIBUTES}>.*?</\1>"
+    rf"|<a\b{_ATTRIBUTES}>(?:<img\b{_ATTRIBUTES}><br>)?▶ [^<]*</a>",  # as `formats.html.players` links one
+    re.DOTALL,
+)
+_ADDRESS = re.compile(r'\s(?:src|href)="([^"]*)"')
+
+
+def _players(html: str) -> dict[str, str]:
+    """The players in sanitised HTML, by the address of the page or file that they play."""
+    found = ((_ADDRESS.search(player[0]), player[0]) for player in _PLAYER.finditer(html))
+    return {page_of(unescape(address[1]))[0]: player for address, player in found if address is not None}
+
+
+def _with_players(article: str, own: str) -> str:
+    """The HTML of an article below those players of the feed's text that it lacks."""
+    players = _players(own)
+    known = _players(article) if players else {}
+    missing = "".join(player for page, player in players.items() if page not in known)
+    return f"<p>{missing}</p>{article}" if missing else article

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from html import escape
 from typing import Any, cast
 
 import orjson
@@ -99,6 +100,26 @@ async def test_a_feed_that_cuts_its_posts_is_found_out_by_three_of_them(site: Pu
     assert len(found) == 4
     assert all("Paragraph 7." in text and "Section 3" not in text for text in found.values())
     assert [site.count(f"/{name}") for name in CUT] == [1, 1, 1, 1]
+
+
+async def test_a_full_text_keeps_the_players_of_the_feed(site: Publisher, it: World) -> None:
+    """Above the article, once, and not those that the article has; pages load most of theirs by scripts."""
+    video, sound = "https://www.youtube.com/embed/abc123", "https://paper.test/a.mp3"
+    own = (
+        f"<iframe src='{video}'></iframe><iframe src='https://tube.example/embed/7'></iframe>"
+        f"<audio src='{sound}'></audio><video><source src='https://paper.test/v.mp4'></video>"
+    )
+    serve(site, {"one": escape(f"{own}<p>Paragraph 0. {WORDS}…</p>"), "two": "x"})
+    site.serve("/one", page("One", f"{ARTICLE}<audio src='{sound}' controls></audio>"))
+    await it.poll(await follow(it, site, "on"))
+    await read_articles(it)
+    ids = [row.id for row in await it.rows("alice")]
+    posts = [orjson.loads(b"{" + item) for item in await it.parts.reading.data("alice", ids) if item]
+    (html,) = (post["content"]["html"] for post in posts if post["name"] == "One")
+    players, _, article = html.partition("</p>")
+    assert [players.count(one) for one in (video, "▶ tube.example", "v.mp4", sound)] == [1, 1, 1, 0]
+    assert article.count("Paragraph 7.") == article.count(sound) == 1
+    assert video not in article
 
 
 async def test_a_feed_with_whole_posts_stays_as_it_is(site: Publisher, it: World) -> None:
