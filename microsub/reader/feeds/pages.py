@@ -22,7 +22,7 @@ from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.configuration.model import FeedPolicy
-from microsub.feeds import FeedCondition, FeedRecord, Feeds, choosing, chosen_policy
+from microsub.feeds import SIGN_IN_ADVICE, FeedCondition, FeedRecord, Feeds, advice_on, choosing, chosen_policy
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
@@ -33,7 +33,6 @@ from microsub.reader.channels.pages import EXPECTED, number_in
 from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
-from microsub.reader.reading.advice import LOCKED, advice_on
 from microsub.reader.reading.body import beginning_of, body_fitter
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.post_page import TEXTS_OF_USER
@@ -172,7 +171,7 @@ class FeedPages:
             photo=(await self._pictures(visit))(record.icon or ""),
             condition=FeedCondition.of(record, visit.now),
             advice=(advice := advice_on(record)),
-            is_locked=advice in LOCKED,
+            is_locked=advice in SIGN_IN_ADVICE,
             most_headers=MOST_HEADERS,
             is_polled=bool(record.poll_host) and not record.gone,
             requests=chosen_policy(record) if may and record.poll_host else None,

@@ -18,14 +18,13 @@ from starlette.routing import Route
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
-from microsub.feeds import FeedRecord, Feeds
+from microsub.feeds import FeedRecord, Feeds, trouble_with
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery
 from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import CHANNEL, FEED, ITEM_ID, SEARCH, ListPart, TimelinePlace
-from microsub.reader.reading.advice import trouble_with
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images

@@ -19,11 +19,10 @@ from microsub.accounts import Accounts
 from microsub.base.errors import NotFound, TooManyRequests
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots, SlotLease
 from microsub.base.texts import N_, Sentence
-from microsub.feeds import FeedCondition, FeedRecord
+from microsub.feeds import FeedCondition, FeedRecord, advice_on
 from microsub.model.reader import Subscription
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ListPart
-from microsub.reader.reading.advice import advice_on
 from microsub.reader.settings.menu import SETTINGS
 from microsub.timelines import feed_name
 from microsub.transfer import MOST_BYTES, FeedLists, ListImports, UserExport, begun_by

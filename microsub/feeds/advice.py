@@ -6,7 +6,8 @@ import re
 
 from microsub.base.texts import N_
 from microsub.base.urls import without_credentials
-from microsub.feeds import FeedCondition, FeedRecord
+from microsub.feeds.condition import FeedCondition
+from microsub.feeds.record import FeedRecord
 
 _STATUS = re.compile(r"the server answered (\d{3})")
 _BY_STATUS = {
@@ -33,7 +34,7 @@ _BY_REASON = {
     "tls": N_("Its server has no valid certificate. Its publisher has to renew it."),
 }
 _REFUSED = N_("The user name and the password, or the headers, were refused. Give them in its settings again.")
-LOCKED = frozenset({_BY_STATUS["401"], _BY_REASON["sign_in"], _REFUSED})
+SIGN_IN_ADVICE = frozenset({_BY_STATUS["401"], _BY_REASON["sign_in"], _REFUSED})
 """Advice that is followed in the form for the sign-in of a feed."""
 
 
