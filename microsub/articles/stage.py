@@ -9,6 +9,7 @@ Everything may happen twice. A post is noted as done (`FULL_OF`) after its text 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import nullcontext
@@ -272,13 +273,22 @@ class ArticleStage:
             feed = await self.feeds.get(post.feed)
             _, selectors = await self._choice(post.feed)
             found = await self.reader.read(post.link, post.title, feed.url if feed is not None else "", selectors)
+            if isinstance(found, Content) and (why := await self._take(post, found, selectors)) is not None:
+                found = NoArticle(why, lasting=True)
+            if isinstance(found, Content) or found.lasting:
+                await self.items.note({post.id: {FULL_OF: selectors.done(post.link)}})
             if isinstance(found, NoArticle):
                 return found
-            if (why := await self._take(post, found, selectors)) is not None:
-                return NoArticle(why, lasting=True)
-            await self.items.note({post.id: {FULL_OF: selectors.done(post.link)}})
+            if feed is not None and Judgement.of(feed.extra, self.clock()).is_cut:
+                await self._show([item])
             return None
         return NoArticle(NONE, lasting=True)
+
+    async def is_wanted(self, item: str, feed_id: str, choice: FullTextChoice) -> bool:
+        """Whether somebody with that choice wants the full text of a post, and its page wasn't read before."""
+        feed, ((done,),) = await asyncio.gather(self.feeds.get(feed_id), self.items.fields([item], [FULL_OF]))
+        is_cut = feed is not None and Judgement.of(feed.extra, self.clock()).is_cut
+        return not done and (choice == "on" or bool(choice == "auto" and is_cut))
 
     async def try_newest(self, feed: FeedRecord, settings: FollowSettings) -> tuple[str, Content | NoArticle]:
         """The title of the newest post with a page of its own, and the article there with these selectors.

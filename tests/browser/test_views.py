@@ -894,7 +894,10 @@ async def test_a_post_that_was_open_opens_again_without_a_request(browser: Brows
 
 
 async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingServer) -> None:
-    """By one key in an open post, with a word while it is fetched; after an error, the text stays."""
+    """By one key in an open post, with a word while it is fetched; after an error, the text stays.
+
+    Of a feed that cuts its posts, by itself: in a list, and on the post's own page.
+    """
     async with tab(browser) as here:
         await here.intercepts()
         page = await server.sign_in(here, "dan", "/channel/home?show=all")
@@ -910,7 +913,8 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
         async def later(route: Route) -> None:
             await arrived.wait()
             link = '<p class="more"><a href="x?text=own" data-full-text data-waits="Fetching">Text of the feed</a></p>'
-            await route.fulfill(content_type="text/html", body=f"<main><div data-body><p>All of it.</p>{link}</div>")
+            content = '<div class="content"><p>All of it.</p></div>'
+            await route.fulfill(content_type="text/html", body=f"<main><div data-body>{content}{link}</div>")
 
         await page.route("**/post/*/text", later)
         await page.keyboard.press("d")
@@ -935,6 +939,19 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
         await page.keyboard.press("d")
         await page.get_by_text("No other text of this post can be fetched.").wait_for()
         assert page.url == address
+
+        async def cut(route: Route) -> None:
+            reply = await route.fetch()
+            said = (await reply.text()).replace("data-full-text", "data-full-text data-at-once")
+            await route.fulfill(response=reply, body=said)
+
+        await page.route("**/post/*", cut)
+        await page.reload()
+        await here.keys("j", "o")
+        await expect(post).to_contain_text("All of it.")
+        await expect(post.get_by_role("link", name="Text of the feed")).to_be_visible()
+        await page.goto(f"{server.url}/post/{await post.get_attribute('data-id')}")
+        await expect(page.locator(".post.whole .content")).to_have_text("All of it.")
 
 
 @pytest.mark.parametrize("view", ["Cards", "Full"])

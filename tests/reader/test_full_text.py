@@ -6,7 +6,7 @@ import pytest
 
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Content, Entry
-from microsub.model.settings import FollowSettings
+from microsub.model.settings import FollowSettings, FullTextChoice
 from microsub.posts import FULL, stored_full_text
 from microsub.redis import keys
 from tests.articles.test_stage import HOST, page
@@ -49,6 +49,31 @@ async def test_a_button_fetches_the_full_text_once(ann: ReadingVisitor, site: Pu
     assert "Paragraph 7." not in (await ann.get(f"/post/{id_}?text=own")).text
     assert "Paragraph 7." not in (await ann.get(f"/post/{id_}")).text, "the choice for the feed is another one"
     assert site.count("/one") == 1
+
+
+async def test_an_opened_post_of_a_cut_feed_asks_for_its_full_text(
+    ann: ReadingVisitor, server: World, site: Publisher
+) -> None:
+    """Its page says so to the script, unless the user wants the feed's text, or the page was read before."""
+    id_, feed = await cut_post(ann, site), (await server.feeds.ensure(FEED, server.now)).id
+
+    async def asks(choice: FullTextChoice | None, votes: str | None) -> bool:
+        await server.channels.update_subscription("ann", "home", feed, settings=FollowSettings(full_text=choice))
+        await server.feeds.update(feed, {"cut_votes": votes})
+        return bool((await ann.get(f"/post/{id_}")).tree.css("[data-at-once]"))
+
+    asked = [await asks(choice, votes) for choice in ("off", None, "auto", "on") for votes in (None, "ccc")]
+    assert asked == [*[False] * 5, *[True] * 3], "who followed it before there were full texts wants the feed's"
+    site.serve("/one", Answer(b"gone", 404))
+    await ann.browser.submit(await ann.get(f"/post/{id_}"), f"/post/{id_}/text")
+    assert not await asks("on", "ccc")
+    site.serve("/one", page("One"))
+    await ann.browser.submit(await ann.get(f"/post/{id_}"), f"/post/{id_}/text")
+    assert not await asks("auto", "ccc")
+    assert "Paragraph 7." in (await ann.get(f"/post/{id_}")).text, (
+        "its text is automatic, as of other posts of the feed"
+    )
+    assert site.count("/one") == 2
 
 
 async def test_a_whole_note_has_no_button(ann: ReadingVisitor, site: Publisher) -> None:

@@ -87,13 +87,15 @@ class PostPages:
     async def _page(self, visit: PageVisit) -> Response:
         """One complete post, in any of the user's channels; with the problem of an answer to it."""
         user, post = await self._reader.user(visit), await self._find(visit)
+        text = _TEXTS.get(visit.query.get("text", ""), await self._reading.text_of(user, post.id))
         return visit.page(
             "post.html",
             # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before it is played.
             media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
             post=post,
             found=TimelinePlace(GLOBAL, "all", words=post.hits.words) if post.hits.words else None,
-            text=_TEXTS.get(visit.query.get("text", ""), await self._reading.text_of(user, post.id)),
+            text=text,
+            at_once=not text and post.may_be_cut and await self._is_wanted(user, post),
             place=TimelinePlace.of(post.channel, {}),
             channels=await self._reader.links(visit),
             also=await self._reading.also_in(user, post.id),
@@ -104,6 +106,11 @@ class PostPages:
             written=visit.form.get("content", ""),
             queued="queued" in visit.query,
         )
+
+    async def _is_wanted(self, user: str, post: PostView) -> bool:
+        """Whether the user's choice for the feed asks for the full text of a post that has none."""
+        choices = await self._reading.own_view.texts.choices(user)
+        return await self._articles.is_wanted(post.id, post.source, choices.get(post.source, "auto"))
 
     async def _find(self, visit: PageVisit) -> PostView:
         """The post in the page's address. Raises NotFound, StoreUnavailable."""

@@ -2,7 +2,7 @@
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showChanged, showState, tell } from "./marks.js";
 import { feedHere, showOnward, tellLast, turnTo } from "./news.js";
-import { changeText, fetchAhead, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
+import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
@@ -234,6 +234,7 @@ async function openOrClose(post, block, isWanted) {
       return;
     }
     body.dataset.cut = cut;
+    fillText(post).then((isHere) => isHere || kept.delete(post));
     if (post.matches(".row")) {
       document.querySelectorAll(".row.is-open").forEach(close);
       post.classList.add("is-open");

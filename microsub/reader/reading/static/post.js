@@ -7,6 +7,7 @@ const post = document.querySelector(".post.whole");
 const list = JSON.parse(sessionStorage.getItem("list") || '{"ids": []}');
 const FAR = 90; // minimum pixels of a horizontal swipe
 const STRAIGHT = 50; // maximum pixels that it may move vertically
+const SKIMMED = 500; // milliseconds in which a post that is only skimmed is closed again
 
 /** Remember the displayed list, for the pages of its posts. */
 export function rememberList(ids) {
@@ -136,6 +137,7 @@ export function preparePost() {
   prepareTurning();
   prepareSharing();
   prepareWaiting();
+  fillText(post);
 }
 
 // --- the pages of posts, for a list
@@ -183,10 +185,36 @@ export function showWhole(page, body) {
   return Boolean(whole);
 }
 
+/**
+ * Fetch the full text of a post that stays open, if its feed cuts its posts; the text stays if there is none. False if
+ * the post was closed meanwhile.
+ */
+export async function fillText(post) {
+  const button = post.querySelector("button[data-at-once]");
+  await new Promise((done) => setTimeout(done, button ? SKIMMED : 0));
+  if (!button?.isConnected || button.ariaBusy === "true") {
+    return true;
+  }
+  const { form, textContent: words, dataset } = button;
+  delete dataset.atOnce;
+  [button.ariaBusy, button.textContent] = ["true", dataset.waits];
+  const page = await fetched(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+  [button.ariaBusy, button.textContent] = ["false", words];
+  const [content, link] = ["[data-body] .content", "a[data-full-text]"].map((one) => page?.querySelector(one));
+  if (button.isConnected && content && link) {
+    localiseTimes(content);
+    const isHere = form.contains(document.activeElement);
+    post.querySelector("[data-body] .content").replaceWith(content);
+    form.replaceWith(link.parentElement);
+    isHere && link.focus({ preventScroll: true });
+  }
+  return button.isConnected || link?.isConnected;
+}
+
 /** Show the full text of a post in place, or the text of its feed again; `control` is the link or button for it. */
 export async function changeText(control) {
   const post = control.closest(".post");
-  if (post.ariaBusy === "true") {
+  if ([post, control].some((one) => one.ariaBusy === "true")) {
     return;
   }
   const words = control.textContent;
