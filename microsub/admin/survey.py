@@ -214,11 +214,10 @@ class Survey:
     async def renew(self, user: str, followed: Mapping[str, Sequence[Subscription]]) -> None:
         """The same for all that a user follows, after a change of it."""
         names = [(f"{user}/{uid}/{one.feed}", one.feed) for uid, some in followed.items() for one in some]
-        with contextlib.suppress(StoreError):
-            known = {*await self._failing.beginning(f"{user}/")}
-            found = await self._feeds.descriptions([feed for _, feed in names], FAILURE_FIELDS)
-            wanted = {name for (name, _), fields in zip(names, found, strict=True) if fails(*fields)}
-            await together(self._failing.set(dict.fromkeys(wanted - known, 0)), self._failing.delete(*(known - wanted)))
+        known = {*await self._failing.beginning(f"{user}/")}
+        found = await self._feeds.descriptions([feed for _, feed in names], FAILURE_FIELDS)
+        wanted = {name for (name, _), fields in zip(names, found, strict=True) if fails(*fields)}
+        await together(self._failing.set(dict.fromkeys(wanted - known, 0)), self._failing.delete(*(known - wanted)))
 
     async def _follows(self, feeds: Sequence[str]) -> list[str]:
         """The names of all follows of these feeds."""

@@ -323,8 +323,9 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
     keeping = (stores.accounts.set_settings, stores.accounts.revise_setting)
 
     async def follows_changed(user: str, now: float) -> None:
-        followed, _ = await asyncio.gather(stores.channels.all_subscriptions(user), parts.topics_changed(user, now))
-        await parts.survey.renew(user, followed)
+        await parts.topics_changed(user, now)
+        with suppress(StoreError):  # a survey corrects it
+            await parts.survey.renew(user, await stores.channels.all_subscriptions(user))
 
     reader = ReaderSite(site, parts.quotas, links, parts.changed, follows_changed, *keeping)
     read_state = ReadState(stores.redis, stores.items)
