@@ -564,12 +564,16 @@ async def _became(site: Publisher, it: World, shown: Answer, days: float = 4) ->
 
 
 async def test_a_feed_whose_address_became_a_page_moves(site: Publisher, it: World) -> None:
-    """After three days; posts keep their read state, and new ones arrive from the new address."""
+    """After three days; posts keep their read state, and new ones arrive from the new address.
+
+    The sign that it can't be read goes with the first poll there.
+    """
     site.serve_document("/index.xml", rss(dated(4)))
     record = await _became(site, it, page("/index.xml", "/comments/feed/"), days=2)
     assert record.url == site.url("/feed", "blog.test")
     found = site.url("/index.xml", "blog.test")
     assert f"names {found}" in (record.last_error or "")
+    assert await it.parts.survey.attention("alice") == {"home": 1}
     it.clock.advance(86400)
     await it.poll(record)
     it.clock.advance(86400)
@@ -577,6 +581,7 @@ async def test_a_feed_whose_address_became_a_page_moves(site: Publisher, it: Wor
     await settle(it)
     moved = await it.record(record)
     assert (moved.url, moved.failures, moved.last_error) == (found, 0, None)
+    assert await it.parts.survey.attention("alice") == {}
     assert len(await it.rows()) == 4
     asked = site.count("/feed")
     it.clock.advance(48 * 3600)
