@@ -201,11 +201,16 @@ export async function fillText(post) {
   const page = await fetched(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
   [button.ariaBusy, button.textContent] = ["false", words];
   const [content, link] = ["[data-body] .content", "a[data-full-text]"].map((one) => page?.querySelector(one));
+  const [body, isHere] = [post.querySelector("[data-body]"), form.contains(document.activeElement)];
   if (button.isConnected && content && link) {
-    localiseTimes(content);
-    const isHere = form.contains(document.activeElement);
-    post.querySelector("[data-body] .content").replaceWith(content);
-    form.replaceWith(link.parentElement);
+    if (body.querySelector("[data-player]")) { // which may play
+      const own = body.querySelector(".content");
+      own ? own.replaceWith(content) : body.prepend(content);
+      localiseTimes(content);
+      form.replaceWith(link.parentElement);
+    } else {
+      showWhole(page, body);
+    }
     isHere && link.focus({ preventScroll: true });
   }
   return button.isConnected || link?.isConnected;
