@@ -133,7 +133,7 @@ def test_it_keeps_a_post_in_one_piece(data_dir):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says with which environment a process was started")
-def test_its_allocator_keeps_short_texts_at_hand_unless_told_otherwise(tmp_path, monkeypatch):
+def test_its_allocator_keeps_freed_texts(tmp_path, monkeypatch):
     def started_with(folder):
         server = start_embedded(folder)
         try:
