@@ -25,7 +25,7 @@ from microsub.base.urls import (
 )
 from microsub.formats.entry_id import bounded, fold, is_teaser, post_type, says_no_more
 from microsub.formats.html.sanitise import clean_html, text_to_html, with_links, without_images
-from microsub.formats.html.text import html_to_text, without_controls
+from microsub.formats.html.text import html_to_text, in_one_line, without_controls
 from microsub.formats.podcast import bounded_podcast
 from microsub.formats.xml.media import kind_of
 from microsub.model.jf2 import LINK_LISTS, Card, Content, Entry, Feed, Review
@@ -156,7 +156,7 @@ class Finishing:
         self._address = OwnAddress(feed.url, is_page=feed.format == "h-feed")
         head = replace(
             feed,
-            name=feed.name and without_controls(feed.name[: 4 * MAX_NAME])[:MAX_NAME],
+            name=_word(feed.name, MAX_NAME),
             description=feed.description
             and without_controls(feed.description[: 4 * MAX_DESCRIPTION])[:MAX_DESCRIPTION],
             author=feed.author and _safe_card(feed.author),
@@ -317,7 +317,7 @@ def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -
         "author": author or (entry.author and _safe_card(entry.author)),
         "category": _distinct(_tag(tag) for tag in entry.category),
         "guid": entry.guid and bounded(entry.guid, MAX_URL),
-        "uid": None if entry.uid and EXECUTABLE.match(entry.uid) else _word(entry.uid, MAX_URL),
+        "uid": None if EXECUTABLE.match(entry.uid or "") else fold((entry.uid or "")[: 4 * MAX_URL])[:MAX_URL] or None,
         **_media(entry),
     }
     for field in _WORDS:
@@ -391,7 +391,7 @@ _URLS = ("url", "fallback_url", "featured", "quotation_of")
 
 def _word(text: str | None, most: int = MAX_WORD) -> str | None:
     """A short text in one line."""
-    return fold((text or "")[: 4 * most])[:most] or None
+    return in_one_line((text or "")[: 4 * most])[:most] or None
 
 
 def _tag(text: str) -> str:

@@ -221,6 +221,24 @@ def test_documents_have_a_bounded_time(name: str) -> None:
     parse_or_none(SLOW[name])
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("Tide\u202e\u2066 log\u2069", "Tide log"),
+        ("e" + "\u0301" * 900 + "bb", "e" + "\u0301" * 8 + "bb"),
+        ("Vi\u0323\u0302t \U0001f469\u200d\U0001f680\ufe0f " + "\u2026" * 20, None),
+        ("\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd\u200f!", None),
+    ],
+    ids=["marks that reverse what follows", "accents that reach other lines", "usual accents", "another script"],
+)
+def test_a_name_stays_in_its_line(name: str, kept: str | None) -> None:
+    item = f"<item><title>{name}</title><link>https://a.example/1</link></item>"
+    feed = parse(f"<rss><channel><title>{name}</title>{item}</channel></rss>".encode(), "text/xml", URL)
+    assert (feed.name, feed.entries[0].name) == (kept or name, kept or name)
+    link = f'<link rel=alternate type="application/rss+xml" href=/f title="{name}">'
+    assert [one.title for one in discover(link.encode(), URL, "text/html", None)] == [kept or name]
+
+
 def test_entities_are_not_expanded() -> None:
     """An entity that a document declares stays a name in the text."""
     feed = parse(

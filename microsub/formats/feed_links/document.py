@@ -21,7 +21,7 @@ from microsub.formats import hfeed
 from microsub.formats.encoding import decode
 from microsub.formats.feed_links.links import FeedLink, declared, looked_up, looks_like_feed, mentioned
 from microsub.formats.feed_links.sites import feeds_by_address, feeds_of_site, wordpress_feed
-from microsub.formats.html.text import without_controls
+from microsub.formats.html.text import in_one_line
 from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.parse import parse, sniff
 from microsub.model.jf2 import Feed
@@ -332,4 +332,4 @@ def _text(tree: LexborHTMLParser, selector: str) -> str | None:
 
 
 def _on_one_line(text: str | None) -> str | None:
-    return " ".join(without_controls(text).split()) or None if text else None
+    return in_one_line(text) or None if text else None

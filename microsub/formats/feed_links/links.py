@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import orjson
 
 from microsub.base.urls import MAX_URL, safe_url
-from microsub.formats.html.text import without_controls
+from microsub.formats.html.text import in_one_line
 
 # The correct types, and those that sites use instead.
 _TYPE = re.compile(
@@ -82,7 +82,7 @@ def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> 
     if url is None or "stylesheet" in rels or not rels & (_FEED_RELS | _ODD_RELS):
         return None
     kind = kind.partition(";")[0].strip().lower()
-    title = " ".join(without_controls(title).split()) or None if title else None
+    title = in_one_line(title) or None if title else None
     if match := _TYPE.fullmatch(kind):
         return FeedLink(url, _format_of(match), title)
     if kind == _PAGE_TYPE:

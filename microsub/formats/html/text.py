@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as entities
 import re
+import unicodedata
 
 _TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*+)[^>"]*+(?:"[^"]*+"[^>"]*+)*+>')
 _TAGS = re.compile("<([^>]*)>")
@@ -20,6 +21,9 @@ MAX_TITLE = 4000
 _C0 = bytes([*range(9), *range(11, 32), 127])
 _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_MOST_ON_A_LETTER = 8
+_PILES = re.compile(rf"[^\w\s\0-\u02ff]{{{_MOST_ON_A_LETTER + 1},}}")
 
 _LINE = "\x01"
 _PARAGRAPH = "\x02"
@@ -48,6 +52,26 @@ def without_controls(text: str) -> str:
     if len(data.translate(None, _C0)) == len(data) and not _C1.search(data):
         return text
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", " "))
+
+
+def in_one_line(text: str) -> str:
+    """A name or title with single blanks, without what would reach the lines around it.
+
+    That are control characters, marks that reverse the text after them, and more than eight accents on a letter.
+    """
+    line = " ".join(without_controls(text).split())
+    return line if line.isascii() else _PILES.sub(_lower_pile, _DIRECTIONS.sub("", line))
+
+
+def _lower_pile(found: re.Match[str]) -> str:
+    """What neither is a letter nor stands on a line, such as accents, but at most eight after the other."""
+    kept: list[str] = []
+    height = 0
+    for one in found[0]:
+        height = height + 1 if unicodedata.category(one)[0] == "M" else 0
+        if height <= _MOST_ON_A_LETTER:
+            kept.append(one)
+    return "".join(kept)
 
 
 def html_to_text(html: str) -> str:
