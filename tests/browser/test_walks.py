@@ -194,7 +194,7 @@ async def test_a_screen_reader_gets_parts_names_and_states(browser: Browser, ser
         assert await first.get_attribute("aria-setsize") == str(COUNT)
         assert 'article "Post 5"' in said
         assert await page.locator("[data-state]").first.inner_text() == "Unread"
-        steps = (("read", "Read"), ("save", "Save"), ("above", "Mark read up to here"))
+        steps = (("read", "Read"), ("save", "Saved"), ("above", "Mark read up to here"))
         for act, name in steps:
             button = first.locator(f"[data-act={act}]")
             await button.focus()
@@ -825,7 +825,7 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
             await page.get_by_role("button", name="Save", exact=True).first.click()
             said = await page.get_by_text("Saved.").evaluate("it => it.closest('p').getBoundingClientRect()")
             assert said["bottom"] <= (await page.evaluate(box, "#listening"))["top"]
-            await page.get_by_role("button", name="Save", exact=True).first.click()
+            await page.get_by_role("button", name="Saved", exact=True).first.click()
             await page.get_by_text("Removed from saved posts.").wait_for()
             await page.set_viewport_size({"width": 195, "height": 422})
             assert (await page.evaluate(box, "#listening"))["height"] < 422 / 4

@@ -191,6 +191,7 @@ async def test_one_goes_on_at_the_same_place_of_a_list_of_feeds(
     assert again.location == f"/channels/home?from=2&again={other}#{second}"
     ended = await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/end", feed=other)
     page = await ann.get(ended.location.replace("?", "?show=attention&"))
+    assert "Follow another feed" not in page.text, "the page is about those that can't be read"
     kept = page.tree.css_first("button[name=undo]").attributes["value"]
     again = await ann.browser.submit(page, "/channels/home/again", undo=kept)
     assert again.location == f"/channels/home?show=attention&again={other}#{second}"

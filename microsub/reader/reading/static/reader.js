@@ -29,7 +29,7 @@ for (const image of document.querySelectorAll(".post img")) {
 document.addEventListener("pointerover", ({ target }) => {
   const act = target.closest?.(".post:not(.whole) .acts > *");
   if (act) {
-    act.title = act.textContent;
+    act.title = act.innerText;
   }
 });
 
