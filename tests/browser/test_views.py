@@ -1306,7 +1306,7 @@ SHOWN = "#channels a, #channels input, main h1, main .views a, main th a, main p
 
 
 async def beginning(page: Page, url: str, cut: str) -> list[str]:
-    """The corners of what is shown of a page as long as only its part before `cut` has come."""
+    """The corners of the shown elements of a page as long as only its part before `cut` has come."""
 
     async def begin(route: Route) -> None:
         whole = await (await route.fetch()).text()
@@ -1321,7 +1321,7 @@ async def beginning(page: Page, url: str, cut: str) -> list[str]:
 
 
 async def test_the_rest_of_a_page_moves_nothing(browser: Browser, server: ReadingServer) -> None:
-    """A slow connection brings a page in parts: what is there stays where it is when the rest comes."""
+    """A slow connection brings a page in parts: the first ones stay where they are when the rest comes."""
     parts = {"/saved": '<form class="looks"', "/feed": "<tbody>", "/channel/home?show=all": "<article"}
     async with tab(browser) as here:
         await here.intercepts()
