@@ -134,7 +134,7 @@ class Body:
         else:
             self._decoder.feed(data, room, self._whole)
         if self.length > self._limit or self._received > self._limit:
-            raise HopError("too_large", f"the document is larger than {self._limit} bytes")
+            raise HopError("too_large", f"the document is larger than {self._limit / 1e6:.2g} MB")
 
     def finish(self) -> bytes:
         """The whole body. Raises HopError if the compressed stream is incomplete."""

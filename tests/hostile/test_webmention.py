@@ -53,13 +53,13 @@ async def test_large_sources_are_left(mentions: Mentions) -> None:
     """Nothing beyond 1 MB is read, compressed or not, and nothing is deleted."""
     await mentions.receive(entry())
     await mentions.receive(page("x" * 1_000_001))
-    assert await state_of(mentions) == ("shown", "the document is larger than 1000000 bytes")
+    assert await state_of(mentions) == ("shown", "the document is larger than 1 MB")
     packed = gzip.compress(page("x" * 50_000_000))
     headers = [("Content-Type", HTML), ("Content-Encoding", "gzip")]
     mentions.site.serve("/1", Answer(packed, headers=headers))
     assert await mentions.send() == 202
     await mentions.look()
-    assert await state_of(mentions) == ("shown", "the document is larger than 1000000 bytes")
+    assert await state_of(mentions) == ("shown", "the document is larger than 1 MB")
     assert len(await mentions.shown()) == 1
 
 
