@@ -11,6 +11,7 @@ from microsub.configuration.model import FeedPolicy
 from microsub.feeds import Trouble, chosen_policy
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Content, Entry
+from microsub.model.reader import Cursor
 from microsub.model.settings import Filters, FollowSettings
 from microsub.notices import notify_followers
 from microsub.redis import keys
@@ -343,6 +344,18 @@ async def test_the_page_of_posts_says_why_its_feed_cant_be_read(ann: ReadingVisi
         assert "permanently gone" in (await ann.get(f"/feed/{feed}")).tree.css_first("main .trouble").text()
         await server.feeds.update(feed, {"failures": None, "gone": None})
         assert not (await ann.get(f"/feed/{feed}")).tree.css("main .trouble")
+
+
+async def test_a_feed_of_others_gives_no_reason(ann: ReadingVisitor, server: World) -> None:
+    """The reason may name addresses that only its followers know; no cursor leads there."""
+    secret = await server.feeds.ensure("https://private.example/token/feed", server.now)
+    await server.feeds.update(
+        secret.id, {"failures": "2", "last_error": "parse: it names https://private.example/token"}
+    )
+    for cursor in ("", f"?after={Cursor('1700000000', '1').encode()}", f"?before={Cursor('1700000000', '1').encode()}"):
+        page = await ann.get(f"/feed/{secret.id}{cursor}")
+        assert "private.example" not in page.text
+        assert not page.tree.css("main .trouble")
 
 
 async def test_feeds_in_natural_order(ann: ReadingVisitor, server: World) -> None:

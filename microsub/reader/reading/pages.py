@@ -165,7 +165,7 @@ class TimelinePages:
             display,
             newest=newest if _is_inside(place) else str(reply["paging"].get("before", "")),
             source=source,
-            record=records.get(place.source),
+            record=records.get(place.source) if "url" in source else None,
             home=is_home,
             lack=await self._lack(visit, user, place) if is_empty else "",
             full=len(reply["items"]) + len(reply.get("_unavailable", ())) == place.size
