@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 
 import orjson
 
@@ -168,8 +169,7 @@ class Survey:
         held = await self._schedule.held_among(hosts, now)
         for surveyed, found in ((self._surveyed, scores), (self._holds, held)):
             await replace(surveyed, {name: f"{score:.3f}" for name, score in found.items()})
-        failing = [name for some in batches(troubled, _BATCH) for name in await self._follows(some)]
-        await replace(self._failing, dict.fromkeys(failing, 0))
+        await self._replace_failing(troubled)
         said = orjson.dumps(asdict(counting.sums(time.monotonic() - begun)))
         await self._sums.set(said)
 
@@ -205,21 +205,41 @@ class Survey:
             return {}
         return Counter(name.split("/")[1] for name in names)
 
-    async def note(self, feed: str, *, fails: bool) -> None:
-        """Store that a feed can't be read, or can again, for all its followers. A survey corrects what isn't stored."""
+    async def note(self, feed: str) -> None:
+        """Store for all its followers whether a feed can be read now: of two polls, the later one may be noted first.
+
+        A survey corrects what isn't stored.
+        """
         with contextlib.suppress(StoreError):
             for some in batches(await self._follows([feed]), _BATCH):
-                await (self._failing.set(dict.fromkeys(some, 0)) if fails else self._failing.delete(*some))
+                is_failing = await self._fail([feed])
+                await (self._failing.set(dict.fromkeys(some, 0)) if is_failing else self._failing.delete(*some))
 
     async def renew(self, user: str, followed: Mapping[str, Sequence[Subscription]]) -> None:
         """The same for all that a user follows, after a change of it."""
         names = [(f"{user}/{uid}/{one.feed}", one.feed) for uid, some in followed.items() for one in some]
         known = {*await self._failing.beginning(f"{user}/")}
-        found = await self._feeds.descriptions([feed for _, feed in names], FAILURE_FIELDS)
-        wanted = {name for (name, _), fields in zip(names, found, strict=True) if fails(*fields)}
+        failing = await self._fail([feed for _, feed in names])
+        wanted = {name for name, feed in names if feed in failing}
         await together(self._failing.set(dict.fromkeys(wanted - known, 0)), self._failing.delete(*(known - wanted)))
+
+    async def _replace_failing(self, troubled: Sequence[str]) -> None:
+        """Store the follows of these feeds as those that fail, but read those again that polls have changed since."""
+        wanted = {*await self._follows(troubled)}
+        turned = {name.rpartition("/")[2] for name in wanted.symmetric_difference(await self._failing.names())}
+        lasting = [name for name in wanted if name.rpartition("/")[2] not in turned]
+        now = await self._follows(sorted(await self._fail(sorted(turned))))
+        await replace(self._failing, dict.fromkeys([*lasting, *now], 0))
+
+    async def _fail(self, feeds: Sequence[str]) -> set[str]:
+        """Those of these feeds that can't be read."""
+        found = [await self._feeds.descriptions(some, FAILURE_FIELDS) for some in batches(feeds, _BATCH)]
+        return {feed for feed, fields in zip(feeds, chain(*found), strict=True) if fails(*fields)}
 
     async def _follows(self, feeds: Sequence[str]) -> list[str]:
         """The names of all follows of these feeds."""
-        places = await asyncio.gather(*map(self._feeds.subscribers, feeds))
-        return [f"{user}/{uid}/{feed}" for feed, of in zip(feeds, places, strict=True) for user, uid in of]
+        found = list[str]()
+        for some in batches(feeds, _BATCH):
+            places = await asyncio.gather(*map(self._feeds.subscribers, some))
+            found += [f"{user}/{uid}/{feed}" for feed, of in zip(some, places, strict=True) for user, uid in of]
+        return found

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from random import random as chance
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -123,21 +123,14 @@ class FeedDue:
         return tuple(islice(self.users, _SOME))
 
 
-class FeedTurned(Protocol):
-    """Gets each feed that begins or ceases to fail."""
-
-    async def __call__(self, feed: str, *, fails: bool) -> None:
-        """Note it."""
-
-
 @dataclass(eq=False, repr=False)
 class Poller:
     """Polls feeds one at a time; any number of polls of different feeds may run in one instance.
 
     `dead` gets posts that can't be stored. `on_answered` gets each feed that answered, as its document describes it,
-    and how many posts the poll found that a trusted hub had not delivered. `on_trouble` gets each feed in trouble
-    before that is recorded, possibly repeatedly. `require_room` raises QuotaReached if none of a feed's followers has
-    room for its posts.
+    and how many posts the poll found that a trusted hub had not delivered. `on_turned` gets the id of each feed that
+    begins or ceases to fail. `on_trouble` gets each feed in trouble before that is recorded, possibly repeatedly.
+    `require_room` raises QuotaReached if none of a feed's followers has room for its posts.
 
     `on_refused` is for commands that run next to a server: it gets each feed whose address the command's own settings
     forbid. The feed's health and time don't change, because the server's settings may differ.
@@ -157,7 +150,7 @@ class Poller:
     random: Callable[[], float] = chance
     on_refused: Callable[[PollResult], object] | None = None
     on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None
-    on_turned: FeedTurned | None = None
+    on_turned: Callable[[str], Awaitable[None]] | None = None
     on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None
     require_room: Callable[[Collection[str]], Awaitable[None]] | None = None
 
@@ -353,7 +346,7 @@ class Poller:
         POLLS.labels("moved").inc()
         if not merged_into:
             if feed.failures:  # which the record no longer has
-                await self._turned(feed.id, fails=False)
+                await self._turned(feed.id)
             return PollResult(feed.id, "moved", self.clock(), host)
         await self.feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, host)
@@ -445,7 +438,7 @@ class Poller:
         POLLS.labels(result.outcome).inc()
         _log(result)
         if written and is_page is not bool(feed.failures):
-            await self._turned(feed.id, fails=is_page)
+            await self._turned(feed.id)
         if written and isinstance(outcome, FeedAnswered) and self.on_answered is not None:
             await self.on_answered(feed, result.new if history.push else 0)
         if moves and moved_to is not None and self.mover is not None:
@@ -458,9 +451,9 @@ class Poller:
             return replace(result, host=host, next_poll=None if merged_into else result.next_poll)
         return replace(result, ended=tuple(replies[len(last) :]) or None)
 
-    async def _turned(self, feed_id: str, *, fails: bool) -> None:
+    async def _turned(self, feed_id: str) -> None:
         if self.on_turned is not None:
-            await self.on_turned(feed_id, fails=fails)
+            await self.on_turned(feed_id)
 
     async def _named(self, due: FeedDue, document: Fetched, parsed: PostsRead | ParseError) -> list[FeedLink]:
         """The feeds to follow instead of a document, best first; none for a feed."""

@@ -17,8 +17,9 @@ from microsub.base.errors import StoreFull, StoreUnavailable
 from microsub.base.urls import host_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.structures import Scores
 from tests.support.readers import instance
-from tests.support.redis_wrappers import Wrapped
+from tests.support.redis_wrappers import Between, Wrapped
 from tests.support.world import World
 
 
@@ -41,6 +42,11 @@ async def _feed(server: World, name: str, *, followed: bool = True, **fields: st
 
 def _survey(server: World) -> Survey:
     return Survey(server.redis, server.feeds, server.schedule)
+
+
+async def _signs(server: World) -> set[str]:
+    """The feeds with a sign in Ann's channels."""
+    return {name.rpartition("/")[2] for name in await Scores(server.redis, keys.surveyed_failing()).names()}
 
 
 class Full(Wrapped):
@@ -126,6 +132,38 @@ async def test_a_page_runs_a_quick_survey_itself(server: World) -> None:
     assert await survey.recent(later + 9 * REST) == replace(sums, seconds=2 * QUICK)
 
 
+async def test_a_survey_keeps_signs_of_polls_that_end_meanwhile(server: World) -> None:
+    """It takes long on a large server, and the next one is far away: what it read of a feed may be outdated."""
+    failing, healed, unfollowed = [await _feed(server, name, failures="1") for name in ("failing", "healed", "left")]
+    broken = await _feed(server, "broken")
+
+    async def polled(name: str, args: Any) -> None:
+        if args[:2] == ("ZRANGE", keys.surveyed_failing()):
+            for feed, failures in ((healed, "0"), (broken, "1")):
+                await server.feeds.update(feed, {"failures": failures})
+                await _survey(server).note(feed)
+
+    await _survey(server).look(server.now)
+    await server.feeds.unsubscribe(unfollowed, "ann", "home")
+    await Survey(Between(server.redis, polled), server.feeds, server.schedule).look(server.now)
+    assert await _signs(server) == {failing, broken}
+
+
+async def test_of_two_polls_the_later_one_decides_about_a_sign(server: World) -> None:
+    """Also if its worker notes it before the other one does."""
+    feed = await _feed(server, "feed", failures="1")
+    await _survey(server).note(feed)
+    assert await _signs(server) == {feed}
+
+    async def answered(name: str, args: Any) -> None:
+        if name == "SMEMBERS":
+            await server.feeds.update(feed, {"failures": "0"})
+            await _survey(server).note(feed)
+
+    await Survey(server.redis, type(server.feeds)(Between(server.redis, answered)), server.schedule).note(feed)
+    assert await _signs(server) == set()
+
+
 async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:
     """A week of hours by their beginnings, the current hour last."""
     hours, now = Hours(redis), 500_000.0 * HOUR + 5
@@ -163,10 +201,10 @@ async def test_stored_figures_always_expire(server: World) -> None:
                 raise StoreUnavailable("written, but only 0 of 1 replicas had it")
             return result
 
-    await _feed(server, "a")
+    await _feed(server, "a", failures="1")
     survey = Survey(WithoutStandby(server.redis), server.feeds, server.schedule)
     with pytest.raises(StoreUnavailable):
         await survey.look(server.now)
-    await survey.note("1", fails=True)  # which a poll does in passing
+    await survey.note("1")  # which a poll does in passing
     for key in (keys.surveyed_feeds(), keys.surveyed_failing()):
         assert await server.redis.command("TTL", key) > 0
