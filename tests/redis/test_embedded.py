@@ -132,21 +132,6 @@ def test_it_keeps_a_post_in_one_piece(data_dir):
     assert server.stop()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says with which environment a process was started")
-def test_its_allocator_keeps_freed_texts(tmp_path, monkeypatch):
-    def started_with(folder):
-        server = start_embedded(folder)
-        try:
-            return Path(f"/proc/{client(server).info('server')['process_id']}/environ").read_text().split("\0")
-        finally:
-            server.stop()
-
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=1000" in started_with(tmp_path / "one")
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=7")
-    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=7" in started_with(tmp_path / "two")
-
-
 def test_many_processes_at_once_start_one_server(data_dir):
     """The lock file lets one process start the server; the others wait and adopt it."""
     processes = [in_process(ATTACH, data_dir) for _ in range(3)]

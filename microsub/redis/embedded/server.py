@@ -241,7 +241,6 @@ def _start(folder: Folder, memory: int, named: Path | None) -> Record:
             umask=0o077,  # an existing folder may be open to others
             start_new_session=True,  # Ctrl-C in the terminal ends only us; we stop it when our work is done
             cwd=folder.path,
-            env=_MEMORY | os.environ,
         )
     record = Record(pid=child.pid, engine=program.engine, socket=address)
     # Recorded before it answers: if we are killed now, the next process can still find it.
@@ -309,11 +308,6 @@ hashes of guids, which would become such pieces too, looking one up would take l
 ids that have left a timeline in four bytes each.
 """
 
-
-_MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=1000"}
-"""Scripts make and free hundreds of short texts each, which the C library otherwise looks for and joins again: 7 % of
-the instructions of a fan-out. Programs with an allocator of their own ignore it.
-"""
 
 SHARE = 2 / 3
 """The part of the machine's memory that the data may use by default; the rest is for our processes, and for changes of
