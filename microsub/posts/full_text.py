@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from html import escape, unescape
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
 
-from microsub.formats.html.players import page_of
+from microsub.formats.html.players import names_player, page_of
 from microsub.formats.wire import dump
 from microsub.model.jf2 import Content
 from microsub.posts.packing import packed
@@ -60,24 +61,32 @@ def with_full(data: bytes, full: bytes, *, automatic: bool) -> bytes | Texts:
     return Texts(data, whole, automatic) if len(whole) <= _LARGEST_ITEM else data
 
 
+_MOST_PLAYERS = 100
+"""Players of a text that are looked at: a megabyte of them would take half a second at each reading."""
+
 _ATTRIBUTES = r'(?:[^>"]|"[^"]*")*'
 _PLAYER = re.compile(
-    rf"<iframe\b{_ATTRIBUTES}>.*?</iframe>|<(video|audio)\b{_ATTRIBUTES}>.*?</\1>"
-    rf"|<a\b{_ATTRIBUTES}>(?:<img\b{_ATTRIBUTES}><br>)?▶ [^<]*</a>",  # as `formats.html.players` links one
+    rf"<iframe\b{_ATTRIBUTES}>.*?</iframe>|<(video|audio)\b{_ATTRIBUTES}>(?:(?!<\1\b).)*?</\1>"
+    rf"|<a\b{_ATTRIBUTES}>(?:<img\b{_ATTRIBUTES}><br>)?▶ (?P<words>[^<]*)</a>",
     re.DOTALL,
 )
 _ADDRESS = re.compile(r'\s(?:src|href)="([^"]*)"')
 
 
 def _players(html: str) -> dict[str, str]:
-    """The players in sanitised HTML, by the address of the page or file that they play."""
-    found = ((_ADDRESS.search(player[0]), player[0]) for player in _PLAYER.finditer(html))
-    return {page_of(unescape(address[1]))[0]: player for address, player in found if address is not None}
+    """The first players in sanitised HTML, by the address of the page or file that they play."""
+    found: dict[str, str] = {}
+    for player in islice(_PLAYER.finditer(html), _MOST_PLAYERS):
+        address, words = _ADDRESS.search(player[0]), player["words"]
+        page = page_of(unescape(address[1]))[0] if address is not None else ""
+        if page and (words is None or names_player(unescape(words), page)):
+            found[page] = player[0]
+    return found
 
 
 def _with_players(article: str, own: str) -> str:
     """The HTML of an article below those players of the feed's text that it lacks."""
     players = _players(own)
     known = _players(article) if players else {}
-    missing = "".join(player for page, player in players.items() if page not in known)
-    return f"<p>{missing}</p>{article}" if missing else article
+    missing = " ".join(player for page, player in players.items() if page not in known)
+    return f"<div>{missing}</div>{article}" if missing else article  # no paragraph, which would end where they have one

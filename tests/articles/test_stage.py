@@ -15,10 +15,12 @@ import pytest
 from microsub.articles import ArticleStage, PageReader
 from microsub.articles.stage import SECONDS, TROUBLE
 from microsub.fetch import asking_for
+from microsub.formats.html.sanitise import clean_html
 from microsub.model.jf2 import Content
 from microsub.model.settings import FollowSettings
 from microsub.parsing.pool import ParsePool
-from microsub.posts import articles_wanted
+from microsub.posts import Texts, articles_wanted
+from microsub.posts.full_text import with_full
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.server.jobs import article_stage
@@ -116,10 +118,40 @@ async def test_a_full_text_keeps_the_players_of_the_feed(site: Publisher, it: Wo
     ids = [row.id for row in await it.rows("alice")]
     posts = [orjson.loads(b"{" + item) for item in await it.parts.reading.data("alice", ids) if item]
     (html,) = (post["content"]["html"] for post in posts if post["name"] == "One")
-    players, _, article = html.partition("</p>")
+    players, _, article = html.partition("</div>")
     assert [players.count(one) for one in (video, "▶ tube.example", "v.mp4", sound)] == [1, 1, 1, 0]
     assert article.count("Paragraph 7.") == article.count(sound) == 1
     assert video not in article
+
+
+MANY = " ".join(f"<audio src='/{number}'></audio>" for number in range(100))
+
+
+@pytest.mark.parametrize(
+    ("own", "above"),
+    [
+        ("<video src='/v'><p>No videos here.</p></video>", "<video src='/v'><p>No videos here.</p></video>"),
+        ("<video src='/v'><video src='/w'></video><p>No videos here.</p></video>", "<video src='/w'></video>"),
+        ("<audio title='</audio><iframe onload=x()>' src='/a'></audio>",) * 2,
+        ("<p title='<iframe onload=x() '><img src='/i' alt=' src=//a></iframe>'></p>", ""),
+        ("<a href='https://www.b.test/v'><img src='/s'><br>▶ One (b.test)</a>",) * 2,
+        (
+            "<a href='https://b.test/v'>▶ b.test</a><a href='/one'>▶ Read on</a>",
+            "<a href='https://b.test/v'>▶ b.test</a>",
+        ),
+        ("<a href='https://[b/'>▶ b.test</a>", ""),
+        (f"{MANY} <audio src='/more'></audio>", MANY),
+    ],
+)
+def test_a_text_with_players_above_it_is_as_clean_as_before(own: str, above: str) -> None:
+    """A parser doesn't change it. Of other links with the sign of players, none is added."""
+    own, above = [clean_html(html, "https://a.test/") for html in (own, above)]
+    post = {"type": "entry", "content": {"html": own, "text": ""}}
+    both = with_full(orjson.dumps(post), b'{"html": "<p>All.</p>", "text": "All."}', automatic=True)
+    assert isinstance(both, Texts)
+    html = orjson.loads(both.full)["content"]["html"]
+    assert html == (f"<div>{above}</div><p>All.</p>" if above else "<p>All.</p>")
+    assert clean_html(html, "https://a.test/") == html
 
 
 async def test_a_feed_with_whole_posts_stays_as_it_is(site: Publisher, it: World) -> None:

@@ -116,7 +116,15 @@ def frame(source: str, base: str, title: str = "", inner: str = "", size: str = 
 
 def player_link(page: str, title: str = "", still: str = "") -> str:
     """A link to a player's page: with its still and title, if these are known, and its host."""
-    host = (urlsplit(page).hostname or "").removeprefix("www.")
-    words = f"▶ {title} ({host})" if title else f"▶ {host}"
+    words = f"▶ {title} ({_host(page)})" if title else f"▶ {_host(page)}"
     picture = f'<img src="{escape(still)}" alt=""><br>' if still else ""
     return f'<a href="{escape(page)}">{picture}{escape(words)}</a> '
+
+
+def names_player(words: str, page: str) -> bool:
+    """Whether a link with these words after `▶` is one of `player_link`."""
+    return words == _host(page) or words.endswith(f" ({_host(page)})")
+
+
+def _host(page: str) -> str:
+    return (urlsplit(page).hostname or "").removeprefix("www.")
