@@ -173,7 +173,9 @@ class PageVisit:
     def leaves(self, url: str) -> bool:
         """Whether an address leads to another page on the web than those of this server."""
         is_web = url[:8].lower().startswith(("http://", "https://"))
-        return is_web and not (self._own and f"{_place(url)}/".startswith(self._own))
+        # Most links don't name our host, and a text may have tens of thousands.
+        is_foreign = not self._own or (url.isascii() and self._own.split("/")[2] not in url.lower())
+        return is_web and (is_foreign or not f"{_place(url)}/".startswith(self._own))
 
     @cached_property
     def _own(self) -> str:

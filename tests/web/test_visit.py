@@ -105,12 +105,15 @@ async def test_numbers_in_messages_have_spaces_between_thousands(site: PageSite)
     assert "1\u202f697 posts" in (await visitor.get("/")).response.text
 
 
-@pytest.mark.parametrize("base", [ADDRESS, f"{ADDRESS}/reader", "https://Reader.example:443"])
+@pytest.mark.parametrize(
+    "base", [ADDRESS, f"{ADDRESS}/reader", "https://Reader.example:443", "https://xn--bcher-kva.example"]
+)
 def test_own_addresses_stay_in_the_tab(sessions: OneSession, base: str) -> None:
     """Also with the host in capitals, or a query or fragment after it."""
     visit = PageVisit(PageSite.at(sessions, lambda: NOW, base), Request({"type": "http", "headers": []}))
     for own in (base, base.upper().replace("/READER", "/reader"), f"{base}?q=1", f"{base}#x", f"{base}/feed?a=/"):
         assert not visit.leaves(own), own
+    assert not visit.leaves(base.replace("xn--bcher-kva", "Bücher"))
     assert not visit.leaves(base.replace("https", "http").replace(":443", "") + "/")  # which leads to https
     for other in (
         "https://reader.example.org/",
