@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from microsub.formats.wire import dump, to_wire
@@ -74,6 +76,21 @@ async def test_an_opened_post_of_a_cut_feed_asks_for_its_full_text(
         "its text is automatic, as of other posts of the feed"
     )
     assert site.count("/one") == 2
+
+
+@pytest.mark.parametrize("status", [200, 503])
+async def test_all_who_open_a_post_at_a_time_wait_for_one_request(
+    ann: ReadingVisitor, site: Publisher, status: int
+) -> None:
+    """A publisher with many followers isn't asked by each one; nor in the minute after it had no time to answer."""
+    id_ = await cut_post(ann, site)
+    shown = page("One")
+    site.serve("/one", Answer(shown.body, status, shown.headers))
+    post = await ann.get(f"/post/{id_}")
+    replies = await asyncio.gather(*(ann.browser.submit(post, f"/post/{id_}/text") for _ in range(5)))
+    replies.append(await ann.browser.submit(post, f"/post/{id_}/text"))
+    assert {reply.status for reply in replies} == {303 if status == 200 else 400}
+    assert site.count("/one") == 1
 
 
 async def test_a_whole_note_has_no_button(ann: ReadingVisitor, site: Publisher) -> None:

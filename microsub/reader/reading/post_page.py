@@ -40,6 +40,10 @@ _MOST_CHAPTERS = 200
 """Episodes whose chapters are remembered."""
 
 TEXTS_OF_USER = RateLimit("full texts of posts fetched", "user", 20)
+_TEXTS_FAILED = 60.0
+"""Seconds for which it is remembered that a full text couldn't be fetched, unless it never can."""
+_MOST_TEXTS = 1000
+"""Posts whose full texts are fetched at a time, so that slow publishers delay only their own."""
 
 _TEXTS: dict[str, ShownText] = {"full": "full", "own": "own"}
 
@@ -71,6 +75,9 @@ class PostPages:
         self._limiter = limiter
         self._chapters: TtlCache[tuple[PodcastChapter, ...] | NoArticle] = TtlCache(
             lifetime=CHAPTERS_KEPT, failures=CHAPTERS_FAILED, most=_MOST_CHAPTERS, clock=clock
+        )
+        self._texts: TtlCache[NoArticle | None] = TtlCache(
+            lifetime=0.0, failures=_TEXTS_FAILED, most=_MOST_TEXTS, at_once=_MOST_TEXTS, clock=clock
         )
 
     def routes(self) -> list[Route]:
@@ -169,14 +176,21 @@ class PostPages:
         raise NotFound(N_("The post no longer has this file."))
 
     async def _fetch_text(self, visit: PageVisit) -> Response:
-        """Read the article that the post links to, and show it."""
+        """Read the article that the post links to, and show it; all who ask at a time wait for one request."""
         user, post = await self._reader.user(visit), await self._find(visit)
         if await self._reading.text_of(user, post.id) == "":
             if not self._limiter.count(TEXTS_OF_USER, user):
                 raise TooManyRequests(N_("Too many full texts at once. Try again in a minute."), 60)
-            if (none := await self._articles.read_one(post.id)) is not None:
+            if (none := await self._texts.get(post.id, partial(self._text_of, post.id))) is not None:
                 raise InvalidRequest(none.why)
         return visit.go(f"{POST}/{post.id}", text="full")
+
+    async def _text_of(self, item: str) -> NoArticle | None:
+        """Store the full text of a post, or say why it has none. Raises InvalidRequest if it may have one later."""
+        none = await self._articles.read_one(item)
+        if none is not None and not none.lasting:
+            raise InvalidRequest(none.why)
+        return none
 
     async def _answer(self, visit: PageVisit) -> Response:
         """Answer the post from the user's own site.
