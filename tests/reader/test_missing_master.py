@@ -76,6 +76,8 @@ async def test_a_page_shows_the_posts_that_can_be_read(ann: ReadingVisitor, redi
             assert "It isn’t lost" in shown.text
             for path in ("/", "/saved", "/settings"):
                 assert (await ann.get(path)).status == 200
+            for item in there:
+                assert (await ann.get(f"/post/{item}")).status == 200
             gone = await ann.get(f"/post/{away[0]}")
             assert (gone.status, gone.response.headers["retry-after"]) == (503, "5")
         assert await reader.unread() == len(NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Literal
 
@@ -95,6 +96,10 @@ class PostPages:
         """One complete post, in any of the user's channels; with the problem of an answer to it."""
         user, post = await self._reader.user(visit), await self._find(visit)
         text = _TEXTS.get(visit.query.get("text", ""), await self._reading.text_of(user, post.id))
+        also, at_once = list[str](), False
+        with suppress(StoreUnavailable):  # a post is shown also while the master with its feed is away
+            also = await self._reading.also_in(user, post.id)
+            at_once = not text and post.may_be_cut and await self._is_wanted(user, post)
         return visit.page(
             "post.html",
             # Publishers' media redirect to hosts that aren't known in advance; nothing is loaded before it is played.
@@ -102,10 +107,10 @@ class PostPages:
             post=post,
             found=TimelinePlace(GLOBAL, "all", words=post.hits.words) if post.hits.words else None,
             text=text,
-            at_once=not text and post.may_be_cut and await self._is_wanted(user, post),
+            at_once=at_once,
             place=TimelinePlace.of(post.channel, {}),
             channels=await self._reader.links(visit),
-            also=await self._reading.also_in(user, post.id),
+            also=also,
             outputs=await self._outputs.all_of(user),
             times=MUTED_FOR,
             answering=await answering_state(self._answers, visit),
