@@ -529,10 +529,15 @@ async def test_an_episode_goes_on_after_the_way_back(browser: Browser, server: S
 
 
 async def test_a_pause_right_after_a_page_is_where_the_episode_goes_on(browser: Browser, server: Server) -> None:
-    """Also where the browser has dropped the last report of the page before it."""
+    """Also where the browser has dropped the last report of the page before it. A file that can't be had is named."""
     async with tab(browser) as here:
         await here.intercepts()
         page = await server.sign_in(here, "quiet", "/channel/sounds?show=all")
+        await page.route("**/episode.wav", lambda route: route.abort())
+        await page.get_by_role("button", name="Play", exact=True).click()
+        await page.get_by_text("This file can’t be loaded.").wait_for()
+        await page.unroute("**/episode.wav")
+        await forget_episode(page)
         await page.route("**/listening", lambda route: route.fulfill(status=204))
         await page.get_by_role("button", name="Play", exact=True).click()
         await page.wait_for_function(f"() => {BAR} && {BAR}.currentTime > 0 && !{BAR}.paused")
@@ -609,14 +614,22 @@ async def test_an_unreachable_place_is_kept(browser: Browser, server: Server) ->
           await fetch(form.action, { method: "POST", body });
         }"""
         await page.locator("#listening form").evaluate(elsewhere)
-        for _ in range(2):
+        for is_key in (True, False):
             await page.reload()
             assert await page.get_attribute("#listening audio", "data-at") == "70"
-            await page.keyboard.press("P")
+            if is_key:
+                await page.keyboard.press("P")
+            else:
+                await page.get_by_role("button", name="Play", exact=True).click()
             await page.locator("#listening").get_by_text(said).wait_for()
             await page.wait_for_function(f"() => {BAR}.currentTime > 0 && !{BAR}.paused")
-            await page.get_by_role("button", name="Forward 30 seconds").click()
-            assert await page.evaluate(f"({BAR}.pause(), {BAR}.currentTime > 0)")
+            for _ in range(2):
+                await page.get_by_role("button", name="Forward 30 seconds").click()
+                assert await page.evaluate(f"({BAR}.pause(), {BAR}.currentTime > 0)")
+                await page.locator("#listening").get_by_text(said).wait_for()
+                await page.keyboard.press("P")
+                await page.wait_for_function(f"() => !{BAR}.paused")
+            await page.evaluate(f"{BAR}.pause()")
         await forget_episode(page)
         async with page.expect_event("load"):
             await page.get_by_role("link", name="Audio").click()

@@ -108,7 +108,13 @@ function prepare(starts) {
   showSpeed();
   audio.addEventListener("play", () => {
     isWaiting = false;
-    bar()?.querySelector("small")?.remove();
+    bar()?.querySelector("p small")?.remove();
+  });
+  audio.addEventListener("error", () => {
+    const word = bar()?.querySelector("[data-failed-said]");
+    if (word && audio === sound()) {
+      word.textContent = word.dataset.failedSaid;
+    }
   });
   audio.addEventListener("timeupdate", () => {
     if (!audio.paused && performance.now() - reported > EVERY) {
@@ -143,6 +149,9 @@ async function change(form, button, plays) {
     const [isOpen, isInside] = [before.querySelector("details[open]"), before.contains(document.activeElement)];
     before.querySelector("form").replaceWith(after.querySelector("form")); // the sound goes on
     showSpeed();
+    if (plays) {
+      goOn(sound());
+    }
     before.querySelector("details")?.toggleAttribute("open", Boolean(isOpen));
     if (isInside) {
       before.querySelector("summary, [data-next]:not([hidden]), [name=close]").focus();
