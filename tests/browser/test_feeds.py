@@ -297,6 +297,9 @@ async def test_feeds_are_chosen_by_mouse_and_keys(browser: Browser, many: Readin
         page = await many.sign_in(here, "ann", "/feed")
         bar, boxes = page.locator(".choosing"), page.locator("[name=feed]")
         await expect(bar).to_be_hidden()
+        for key, line in ("j", 0), ("n", 1), ("k", 0):
+            await page.keyboard.press(key)
+            await expect(page.locator("#feeds th a[dir]").nth(line)).to_be_focused()
         everything = page.get_by_role("checkbox", name="Choose all shown")
         await everything.focus()
         await page.keyboard.press("Space")

@@ -104,6 +104,14 @@ function leave(field) {
   return Boolean(menu);
 }
 
+/** In the table of all feeds, the keys for posts go through its lines. */
+function along(step) {
+  const lines = [...document.querySelectorAll("#feeds th a[dir]")];
+  const at = lines.indexOf(document.activeElement.closest("#feeds tr")?.querySelector("th a"));
+  lines[at < 0 ? 0 : at + step]?.focus();
+}
+const atFeeds = { next: () => along(1), previous: () => along(-1), down: () => along(1), up: () => along(-1), open: () => press("#feeds th a:focus") };
+
 function showKeys() {
   dialog.showModal();
   dialog.scrollTop = 0; // the focus is on the button below the table
@@ -114,7 +122,7 @@ function listen(more) {
     return;
   }
   const keys = table();
-  const acts = document.querySelector("#feed, .post.whole") ? { ...everywhere, ...more } : everywhere;
+  const acts = { ...everywhere, ...(document.querySelector("#feed, .post.whole") ? more : atFeeds) };
   const base = document.querySelector(".home").getAttribute("href").replace(/\/$/, "");
   let [first, at] = ["", 0];
 
