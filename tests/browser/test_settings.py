@@ -23,10 +23,11 @@ OPML = (
 )
 BEFORE = """() => {
   document.querySelector("#channels [data-channel=far]")?.closest("li").remove();
+  document.querySelector("#channels [data-channel=home]").insertAdjacentHTML("afterend", "<a class=attention>1</a>");
   document.getElementById("import").dataset.running = "";
   return import(document.querySelector("script[src*='lists']").src + "?again");
 }"""
-"""Brings the page back to the time when the import is running and has made no channel."""
+"""Brings the page back to the time when the import is running and has made no channel, and a feed can't be read."""
 LEFT_EDGE = "(one) => one.getBoundingClientRect().left"
 DROPPED = """(text) => {
   const files = new DataTransfer();
@@ -57,6 +58,7 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Re
         await page.locator("#channels [data-channel=far]").wait_for()
         await page.get_by_role("button", name="Feeds in Far").wait_for()
         assert await page.locator("#channels [data-channel=far]").count() == 1
+        assert await page.locator("#channels [data-channel=home] ~ .attention").count() == 0
         async with page.expect_download() as download:
             await page.get_by_role("link", name="Download your feeds as OPML").click()
         assert "http://f40.invalid/feed" in (await (await download.value).path()).read_text()

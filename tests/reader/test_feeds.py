@@ -206,7 +206,9 @@ async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server:
     site = {"home": "https://one.example/"}
     await server.feeds.update(feed, {"failures": "1", "last_error": error, "last_error_at": str(NOON), **site})
     page = await ann.get(f"/feed/{feed}/settings?channel=home")
-    assert words in page.tree.css_first(".trouble").text()
+    why, advice = (one.text() for one in page.tree.css(".about-feed .trouble"))
+    assert why.startswith("The last check failed")
+    assert words in advice
     assert page.tree.css_first(".about-feed a[href='https://one.example/']").attributes["target"] == "_blank"
     assert bool(page.tree.css(".trouble [href='#sign-in']")) == (
         "password" in words and bool(page.tree.css("#sign-in"))
@@ -333,6 +335,7 @@ async def test_the_page_of_posts_says_why_its_feed_cant_be_read(ann: ReadingVisi
         await server.feeds.update(feed, {"failures": "2", "last_error": "http: the server answered 404"})
         why = (await ann.get(f"/feed/{feed}?channel=home")).tree.css_first("main .trouble")
         shown = why.parent
+        assert not (await ann.get(f"/feed/{feed}?channel=home")).tree.css(".empty a")
         assert " ".join(shown.text().split()) == (
             "The server answered 404. There is nothing at its address any more. "
             "Look on its site for the new address, and follow that. Feed settings"

@@ -24,16 +24,21 @@ for (const form of document.querySelectorAll("[data-drop]")) {
   });
 }
 
-/** Channels that the import has made come into the list beside the page, each at its place, and counts follow. */
+/** Channels that the import has made come into the list beside the page, each at its place; counts and signs follow. */
 function bringChannels(page) {
   const list = document.querySelector("#channels > ul");
   [...page.querySelectorAll("#channels > ul > li")].forEach((row, at) => {
     const uid = row.querySelector("[data-channel]")?.dataset.channel;
     const known = uid && list.querySelector(`:scope > li > [data-channel="${CSS.escape(uid)}"]`);
     const [was, is] = [known, row].map((one) => one?.querySelector("[data-count]"));
+    const [sign, now] = [known?.parentElement, row].map((one) => one?.querySelector(":scope > .attention"));
     if (uid && !known) {
       list.insertBefore(row, list.children[at] ?? null);
-    } else if (was && is && was.textContent !== is.textContent) {
+    } else if (known && sign?.textContent !== now?.textContent) {
+      sign?.remove();
+      known.after(now ?? "");
+    }
+    if (was && is && was.textContent !== is.textContent) {
       [was.textContent, was.dataset.count] = [is.textContent, is.dataset.count];
       was.closest(".count, .number").hidden = is.closest(".count, .number").hidden;
     }
