@@ -233,7 +233,8 @@ class Survey:
 
     async def _fail(self, feeds: Sequence[str]) -> set[str]:
         """Those of these feeds that can't be read."""
-        found = [await self._feeds.descriptions(some, FAILURE_FIELDS) for some in batches(feeds, _BATCH)]
+        asked = (self._feeds.descriptions(some, FAILURE_FIELDS) for some in batches(feeds, _BATCH))
+        found = await asyncio.gather(*asked)
         return {feed for feed, fields in zip(feeds, chain(*found), strict=True) if fails(*fields)}
 
     async def _follows(self, feeds: Sequence[str]) -> list[str]:
