@@ -198,7 +198,7 @@ async def test_settings_that_waste_memory_are_named(tmp_path: Path) -> None:
     try:
         assert (await Health(Presence(redis)).check(0.0)).doubts == []
         await redis.command("CONFIG", "SET", "set-max-intset-entries", "512")
-        await redis.command("ACL", "SETUSER", "default", "-config|set")
+        await redis.command("ACL", "SETUSER", "default", "-config", "+config|get")
         health = Health(Presence(redis))
         page = monitoring.health(lambda: health.check(0.0), Monitors())
         (doubt,) = orjson.loads(bytes((await page(request("127.0.0.1"))).body))["doubts"]

@@ -354,7 +354,7 @@ async def test_fetch_shows_titles_as_a_terminal_may_show_them(tmp_path: Path) ->
     async with publisher() as site, installation(tmp_path, BACKEND) as installed:
         url = site.serve_document("/feed", json.dumps(feed).encode(), "application/feed+json")
         _, out, _ = await installed.run("fetch", "--cache", str(tmp_path / "copies"), url)
-        assert out.count("]0;renamed Har bour31m \U0001f468\u200d\U0001f33e") == 2
+        assert out.count("]0;renamed Harbour31m \U0001f468\u200d\U0001f33e") == 2
 
 
 def test_offline_without_a_copy_is_an_error(run: Run, tmp_path: Path) -> None:
