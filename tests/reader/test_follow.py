@@ -18,7 +18,7 @@ from microsub.server.jobs import sweeping
 from tests.reader.conftest import ReadingVisitor, reading, titles
 from tests.support.invariants import all_keys
 from tests.support.readers import posts
-from tests.support.visitor import Shown
+from tests.support.visitor import Shown, fields_of
 from tests.support.world import World
 
 SITE, OTHER = "https://site.example/", "https://site.example/feed"
@@ -58,6 +58,16 @@ async def test_a_pasted_address_is_followed_and_undone(ann: ReadingVisitor) -> N
     undone = await ann.get((await ann.browser.submit(done, "/follow/end")).location)
     assert undone.tree.css_first("main [role=status]").text() == "Undone."
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
+
+
+async def test_the_channel_that_was_read_is_chosen(ann: ReadingVisitor) -> None:
+    """From *Follow* in its page, by way of the search."""
+    await _site(ann.server)
+    assert (await ann.get("/follow")).tree.css_first(".asked [name=channel]") is None
+    asked = await ann.get("/follow", referer="https://reader.example/channel/later?show=all")
+    assert fields_of(asked.tree.css_first(".asked")) == {"q": "", "channel": "later"}
+    found = await ann.get(f"/follow?q={SITE}&channel=later")
+    assert found.tree.css_first("select[name=channel] option[selected]").attributes["value"] == "later"
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,8 @@ class FollowPages:
         if asked != (hidden := without_credentials(asked, HIDDEN)):
             # The browser keeps the address of this page, and shows it: without the password.
             if elsewhere:
-                hidden = without_credentials(
-                    asked
-                )  # another site's password would be the one of the user's next follow
+                # Another site's password would be the one of the user's next follow.
+                hidden = without_credentials(asked)
             else:
                 await self._entered.keep(user, [asked])
             return visit.go(FOLLOW, q=hidden, channel=visit.query.get("channel", ""))
@@ -122,6 +121,7 @@ class FollowPages:
         user, everywhere = visit.require_session().user, await self._reader.links(visit)
         followed = await self._just_followed(visit, everywhere.own)
         settings = await self._settings_of(user, followed.channel.uid) if followed is not None else None
+        read = visit.request.headers.get("referer", "").partition("/channel/")[2].partition("?")[0]
         return visit.page(
             "follow.html",
             asked=_asked(visit),
@@ -133,7 +133,7 @@ class FollowPages:
             is_locked=answer is not None and answer.is_locked,
             may_allow=answer is not None and answer.is_private and visit.require_session().admin,
             choices=everywhere.own,
-            chosen=visit.query.get("channel", "") or visit.form.text("channel"),
+            chosen=visit.query.get("channel") or visit.form.text("channel") or read,
             followed=followed,
             is_undone="done" in visit.query,
             unread=settings.first_fetch_unread if settings is not None else None,
