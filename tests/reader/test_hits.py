@@ -10,9 +10,11 @@ from markupsafe import Markup
 
 from microsub.formats.html.sanitise import clean_html
 from microsub.formats.html.text import html_to_text
+from microsub.model.jf2 import Content, Entry
 from microsub.model.words import placed_words, words_of
 from microsub.reader.reading.body import body_fitter, excerpt
 from microsub.reader.reading.hits import NO_HITS, SearchHits
+from microsub.reader.reading.posts import _lead
 from tests.support.posts import NOON
 
 BASE = "https://a.example/"
@@ -184,3 +186,13 @@ def test_marks_of_a_huge_post_are_quick() -> None:
     began = time.process_time()
     assert hits.html(stored).count("<mark>") == 9_000
     print(f"{time.process_time() - began:.2f} s")
+
+
+@pytest.mark.parametrize(
+    ("title", "begins"), [("Short", "zero one"), ("A title " + 12 * "that goes on ", "… nine late")]
+)
+def test_an_excerpt_in_a_list_leaves_room_for_the_title(title: str, begins: str) -> None:
+    """Of a long title's line, little is left for the excerpt: it begins at the hit."""
+    text = "zero one two three four five six seven eight nine late ten eleven"
+    entry = Entry("entry", name=title, content=Content(text=text))
+    assert _lead(entry, SearchHits.of("late", NOON), "list").startswith(begins)

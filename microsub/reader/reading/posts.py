@@ -50,8 +50,8 @@ _MOST_FACES = 10_000
 _WORDS_A_MINUTE = 230
 ROWS = frozenset({"list", "cards"})
 """The views that show no bodies."""
-_ROOM = {"list": 60, "cards": 150, "full": 300}
-"""Characters of an excerpt that are seen for certain."""
+_ROOM = {"cards": 150, "full": 300}
+"""Characters of an excerpt that are seen for certain; in a list, it shares its line with the title."""
 _IMAGE = re.compile(r'<img [^>]*?src="(https?://[^"]+)"')
 _TROUBLED = re.compile(r"(?:gone|unreadable):([0-9]+):", re.ASCII)
 """The uid of a notice about a feed (`notices.feed_trouble`)."""
@@ -323,7 +323,8 @@ def _lead(entry: Entry, hits: SearchHits, view: str) -> str:
     text = (content.text if content is not None else None) or ""
     if not (summary or text):
         text = html_to_text(content.html if content is not None and content.html else "")
-    return hits.excerpt(_ROOM.get(view, _ROOM["full"]), excerpt(summary or text), summary, text)
+    room = _ROOM.get(view, _ROOM["full"]) if view != "list" else max(9, min(60, 90 - len(entry.name or "")))
+    return hits.excerpt(room, excerpt(summary or text), summary, text)
 
 
 def _minutes(entry: Entry) -> int:
@@ -337,8 +338,7 @@ def _first_picture(entry: Entry) -> str:
     listed = entry.featured or next(iter(entry.photo), "")
     if listed or entry.content is None or not entry.content.html:
         return listed
-    found = _IMAGE.search(entry.content.html)
-    return unescape(found[1]) if found else ""
+    return unescape(found[1]) if (found := _IMAGE.search(entry.content.html)) else ""
 
 
 def _described(entry: Entry, url: str) -> str:
