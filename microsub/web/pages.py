@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -54,6 +54,8 @@ _KINDS = {
     ".webmanifest": "application/manifest+json",
 }
 _YEAR = 31_536_000
+_DRAWN = 64
+"""Parts of pages that are kept, of some 8 KB each: `{{ drawn_once(file, macro, argument) }}`."""
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 """In an `Accept-Encoding` header that accepts it (RFC 9110, 12.5.3)."""
 _SHORT, _LONG, _LEVEL, _LONGEST_NAME = 1400, 200_000, 4, 100
@@ -127,11 +129,12 @@ class Templates:
         return found
 
     def _environment(self, language: str) -> Environment:
-        made = web.environment_of([folder / "templates" for folder in self._folders])
         texts = self.texts(language)
+        made = web.environment_of([folder / "templates" for folder in self._folders], texts.gettext)
         made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
         made.globals.update(href=self.href, static=self.static, sheet=self.sheet, figure=figure)
         made.globals.update(version=__version__, language=language, **self._values)
+        made.globals["drawn_once"] = lru_cache(_DRAWN)(lambda file, name, *by: self.macro(file, name, language)(*by))
         made.filters.update(
             moment=lambda seconds: _time_element(seconds, "%Y-%m-%dT%H:%M:%SZ", moment(seconds, texts.gettext)),
             day=lambda seconds: _time_element(seconds, "%Y-%m-%d", day(seconds, texts.gettext)),
@@ -187,8 +190,8 @@ def _time_element(seconds: float, form: str, text: str, exact: str = "") -> Mark
     `times.js` shows it in the browser's time zone, but leaves whole days and ages as they are.
     """
     time = f"{datetime.fromtimestamp(int(seconds), UTC):{form}}"
-    title = Markup(' title="{}" data-age').format(exact) if exact else ""
-    return Markup('<time datetime="{}"{}>{}</time>').format(time, title, text)
+    title = f' title="{escape(exact)}" data-age' if exact else ""
+    return Markup(f'<time datetime="{time}"{title}>{escape(text)}</time>')  # noqa: S704 - what isn't ours is escaped
 
 
 def playing_time(seconds: float) -> str:

@@ -1,10 +1,13 @@
-"""Texts of pages: ages."""
+"""Texts of pages: ages, and those of templates."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from microsub.web.pages import age
+from microsub.web.environment import environment_of
+from microsub.web.pages import Templates, age
 
 HOUR, DAY = 3600, 86_400
 
@@ -19,3 +22,35 @@ HOUR, DAY = 3600, 86_400
 def test_an_age_is_in_its_largest_unit(seconds: float, said: str) -> None:
     """Below a minute, and in the future, it is `now`."""
     assert age(seconds) == said
+
+
+def test_a_text_without_values_is_translated_once(tmp_path: Path) -> None:
+    """It is HTML, `%%` is a percent sign, and values in other texts are escaped."""
+    asked: list[str] = []
+
+    def translate(text: str) -> str:
+        asked.append(text)
+        return text.replace("Saved", "<b>Gemerkt</b>")
+
+    (tmp_path / "page.html").write_text('{{ _("100%% Saved") }} {{ _("%(name)s Saved", name=name) }}')
+    environment = environment_of([tmp_path], translate)
+    environment.install_gettext_callables(translate, lambda one, many, _: one, newstyle=True)  # type: ignore[attr-defined]
+    shown = [environment.get_template("page.html").render(name=name) for name in ("Ann", "<i>")]
+    assert shown == [f"100% <b>Gemerkt</b> {name} <b>Gemerkt</b>" for name in ("Ann", "&lt;i&gt;")]
+    assert asked == ["100%% Saved", *["%(name)s Saved"] * 2]
+
+
+def test_a_part_is_drawn_once_for_its_arguments(tmp_path: Path) -> None:
+    drawn: list[str] = []
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "part.html").write_text("{% macro part(own) %}<p>{{ seen(own) }}</p>{% endmacro %}")
+    (tmp_path / "templates" / "page.html").write_text('{{ drawn_once("part.html", "part", own) }}')
+
+    def seen(own: str) -> str:
+        drawn.append(own)
+        return own
+
+    templates = Templates([tmp_path], seen=seen)
+    shown = [templates.render("page.html", {"own": own}) for own in ("<a>", "b", "<a>")]
+    assert shown == ["<p>&lt;a&gt;</p>", "<p>b</p>", "<p>&lt;a&gt;</p>"]
+    assert drawn == ["<a>", "b"]
