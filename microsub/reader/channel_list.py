@@ -87,11 +87,17 @@ class ChannelLinks(tuple[ChannelLink, ...]):
         """Whether there are too many channels for a short list."""
         return len(self) > MOST_BESIDE + len(RESERVED)
 
-    def onward(self, uid: str) -> ChannelLink | None:
-        """The next channel of the user's own with unread posts, after that one and around."""
-        own = self.own
-        place = next((place for place, link in enumerate(own, 1) if link.uid == uid), 0)
-        return next((link for link in own[place:] + own[:place] if link.count and link.uid != uid), None)
+    def onward(self, uid: str, unread: int | None) -> ChannelLink | None:
+        """The user's next channel with unread posts, after that one and around; None after *All*.
+
+        From a feed's page with so many unread posts, first the channel itself, while it has more.
+        """
+        own, here = self.own, next((link for link in self if link.uid == uid), None)
+        if here is not None and unread is not None and here.count > unread:
+            return here
+        place = own.index(here) + 1 if here in own else 0
+        around = own[place:] + own[:place] if uid != GLOBAL else []
+        return next((link for link in around if link.count and link.uid != uid), None)
 
     def chosen(self, field: str) -> ChannelLink | None:
         """The user's channel in a form field: by its name if there are many, otherwise by its uid.

@@ -203,9 +203,23 @@ async def test_the_table_of_feeds_stays_where_it_is(browser: Browser, many: Read
 
 
 async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: ReadingServer) -> None:
-    """In an unfolded channel, whose line of the feed is marked as the page's; so does one that is read to its end."""
+    """In an unfolded channel, whose line of the feed is marked as the page's; so does one that is read to its end.
+
+    While the channel is folded, it leads to the channel, as long as other feeds there have unread posts.
+    """
     async with tab(browser) as here:
         page = await many.sign_in(here, "ann", "/channel/home")
+        await page.locator("[data-its-feed]").first.click()
+        await expect(page.locator("h1")).to_have_text("feed-5")
+        await page.keyboard.press("M")
+        await page.wait_for_url("**/channel/home#first")
+        await page.keyboard.press("z")
+        await page.get_by_text("marked as unread in").wait_for()
+        await page.goto(f"{many.url}/channel/home")
+        await page.locator("[data-its-feed]").first.click()
+        await page.locator(".post").last.focus()
+        await page.keyboard.press("N")
+        await page.wait_for_url("**/channel/home#first")
         await page.get_by_role("button", name="Feeds in Home").click()
         await page.locator(".branch a").first.wait_for()
         for key, name in (("J", "feed-0"), ("M", "feed-1"), ("M", "feed-2")):

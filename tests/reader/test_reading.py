@@ -95,11 +95,18 @@ async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:
     assert titles(newer) == names[:20]
 
 
+async def onward(ann: ReadingVisitor, path: str | None) -> str:
+    """The link at the end of a list by which reading goes on."""
+    return " ".join((await ann.get(path or "")).tree.css_first(".onward").text().split())
+
+
 async def test_one_source(ann: ReadingVisitor) -> None:
     """Only the posts of one feed, with its name; marking all there doesn't mark those of the other feed.
 
-    It is offered where something is unread.
+    It is offered where something is unread. At the end, a link leads to the rest of its channel, then to the next one.
     """
+    await ann.server.follow_unscheduled("https://news.example/feed", "ann", "news")
+    await ann.publish("c1", feed="https://news.example/feed", at=NOON, host="news.example")
     await ann.server.follow_unscheduled(OTHER, "ann", "home")
     await ann.publish("a2", "a1", at=NOON)
     await ann.publish("b2", "b1", feed=OTHER, at=NOON + 100, host="other.example")
@@ -110,11 +117,16 @@ async def test_one_source(ann: ReadingVisitor) -> None:
     assert (only.title, titles(only)) == ("A blog", ["b2", "b1"])
     (settings,) = [one.attributes["href"] for one in only.tree.css(".views a") if one.text() == "Feed settings"]
     assert (await ann.get(settings or "")).tree.css_first("h1").text() == "A blog"
+    assert [await onward(ann, path) for path in (sources[0], "/channel/home")] == ["Next: Home 4", "Next: news 1"]
     await ann.mark_all(only)
     assert await ann.titles("/channel/home") == ["a2", "a1"]
+    assert [await onward(ann, f"{sources[0]}{show}") for show in ("", "&show=unread")] == ["Next: Home 2"] * 2
+    assert await onward(ann, sources[0].partition("?")[0]) == "Next: All 3"
     for path, is_offered in ((f"{sources[0]}&show=all", False), ("/channel/home?show=all", True)):
         marking = (await ann.get(path)).tree.css_first(".marking")
         assert ("hidden" not in marking.attributes) is is_offered
+    await ann.mark_all(await ann.get("/channel/home"))
+    assert await onward(ann, sources[0]) == "Next: news 1"
 
 
 @pytest.mark.parametrize("examined", [1, 10])
@@ -141,7 +153,7 @@ async def test_posts_of_a_feed_behind_many_others_are_found(
     await ann.browser.submit(page, "/view", order="newest")
     await ann.publish(*[f"newer {n}" for n in range(60)], feed=OTHER, at=NOON + 200)
     page = await ann.get(f"/feed/{own}?channel=home")
-    onward = [link.attributes["href"] or "" for link in page.tree.css("#older a:not([hidden])")]
+    onward = [link.attributes["href"] or "" for link in page.tree.css("#older [rel=next]")]
     assert bool(onward) == ("No posts on this page." in page.text) == (examined == 1)
     assert sorted(await ann.titles(onward[0] if onward else f"/feed/{own}")) == ["old", "older"]
 

@@ -310,12 +310,7 @@ class FeedPages:
         if not NAME.match(uid):
             raise NotFound(N_("There is no such channel."))
         branch, picture = await asyncio.gather(self._reading.branch(user, uid), self._pictures(visit))
-        shown = {
-            "feeds": branch,
-            "uid": uid,
-            "picture": picture,
-            "start": lambda feed: TimelinePlace(uid, "all", feed).start,
-        }
+        shown = {"feeds": branch, "uid": uid, "picture": picture}
         if "part" in visit.query:
             return visit.page("branch.html", **shown)
         links = await self._reader.links(visit)

@@ -42,9 +42,9 @@ _LONGEST_NAME = 200
 
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 
+State = Literal["read", "unread"]
 Marked = Mapping[str, set[str]]
 """Changed posts by channel."""
-
 
 Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
 """Makes a change; returns the message to show, and the changed posts if they can be undone."""
@@ -69,8 +69,8 @@ class MarkForms:
         self._quotas = quotas
         self._undo = undo
         self._changes: Mapping[str, Change] = {
-            **{"read": self._read, "unread": self._unread, "above": self._read_above, "all": self._read_page},
-            **{"save": self._save, "unsave": self._unsave},
+            **{"read": partial(self._turn, "read"), "unread": partial(self._turn, "unread")},
+            **{"above": self._read_above, "all": self._read_page, "save": self._save, "unsave": self._unsave},
         }
 
     def routes(self) -> list[Route]:
@@ -91,12 +91,8 @@ class MarkForms:
                 return await self._done(visit, *await change(visit, user, _ids(visit.form.text(name))))
         raise InvalidRequest(N_("The form is incomplete: it names no post or no change."))
 
-    async def _read(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-        await self._mark(visit, user, ids, "read")
-        return "", {}
-
-    async def _unread(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-        await self._mark(visit, user, ids, "unread")
+    async def _turn(self, to: State, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+        await self._mark(visit, user, ids, to)
         return "", {}
 
     async def _read_above(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
@@ -121,7 +117,7 @@ class MarkForms:
         await self._saved.unsave(user, ids, visit.now)
         return visit.translate(N_("Removed from saved posts.")), {}
 
-    async def _mark(self, visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> Marked:
+    async def _mark(self, visit: PageVisit, user: str, ids: list[str], state: State) -> Marked:
         return await self._read_state.mark_by_channel(user, _channel(visit), ids, state, visit.now)
 
     async def _mark_all(self, visit: PageVisit) -> Response:

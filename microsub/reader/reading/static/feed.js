@@ -1,7 +1,7 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showChanged, showState, tell } from "./marks.js";
-import { feedHere, showOnward, tellLast, turnTo } from "./news.js";
+import { showOnward, tellLast } from "./news.js";
 import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
 
@@ -417,14 +417,9 @@ async function nextUnread(after) {
     }
   } else {
     await left;
-    const onward = document.querySelector(".onward:not([hidden])");
-    if (!canLeave() || (feedHere() && turnTo(1, "first"))) {
-      return;
-    }
-    if (onward) {
-      onward.click();
-    } else {
-      tellLast();
+    if (canLeave()) {
+      const onward = showOnward();
+      onward ? onward.click() : tellLast();
     }
   }
 }
@@ -487,13 +482,12 @@ export const atPosts = {
     }
     isFinishing = true;
     const isDone = !all || await markAll();
-    const onward = document.querySelector(".onward:not([hidden])"); // older posts that have come meanwhile bring another one
-    isFinishing = isDone && navigator.onLine && (feedHere() ? turnTo(1, "first") : Boolean(onward));
-    if (!all && !isFinishing && canLeave()) {
-      tellLast();
-    }
-    if (isFinishing && !feedHere()) {
+    const onward = showOnward(); // older posts that have come meanwhile bring another one
+    isFinishing = Boolean(isDone && navigator.onLine && onward);
+    if (isFinishing) {
       onward.click();
+    } else if (!all && canLeave()) {
+      tellLast();
     }
   },
   on: readOn,

@@ -167,14 +167,28 @@ export function turnTo(step, at = "") {
   return Boolean(found);
 }
 
-/** Name at the end of a feed's posts the line to which keys go on from there. */
+let isCounted; // whether the channel of the page's feed has shown a number
+
+/**
+ * Name at the end of a feed's posts the line to which keys go on from there: the next one of an unfolded channel, or else
+ * the channel itself, while others of its posts are unread. Returns the link, also that of other pages; null for none.
+ */
 export function showOnward() {
-  const [onward, next] = [document.querySelector(".onward"), feedHere() && lineAhead(1)];
-  if (onward && next) {
-    const [name, count] = onward.querySelectorAll("span");
-    [onward.hidden, onward.href, name.textContent] = [false, next.href, next.querySelector(".name").textContent];
-    [onward.hash, count.hidden, count.textContent] = ["first", false, next.querySelector(".count").firstChild.textContent];
+  const [onward, own] = [".onward", "#channels [data-channel][aria-current]"].map((one) => document.querySelector(one));
+  if (onward && own && feed.dataset.source) {
+    isCounted ??= countOf(own) > 0;
+    const isOwn = place(onward) === place(own);
+    const isLeft = isCounted ? countOf(own) > document.querySelectorAll(".post:not(.is-read)").length : isOwn;
+    const isEnded = isOwn && !isLeft && feed.dataset.channel !== "global";
+    const next = isLeft && !feedHere() ? own : (feedHere() || isEnded) && lineAhead(1);
+    if (next) {
+      const [name, count] = onward.querySelectorAll("span");
+      [onward.href, name.textContent] = [next.href, next.querySelector(".name").textContent];
+      [onward.hash, count.hidden, count.textContent] = ["first", !countOf(next), next.querySelector(".count").firstChild.textContent];
+    }
+    onward.hidden = !next && (onward.hidden || (isOwn && !isLeft));
   }
+  return onward?.hidden ? null : onward;
 }
 
 const countOf = (line) => Number(line?.querySelector(".count:not([hidden]) [data-count]")?.dataset.count ?? 0);
