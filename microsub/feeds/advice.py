@@ -34,8 +34,19 @@ _BY_REASON = {
     "tls": N_("Its server has no valid certificate. Its publisher has to renew it."),
 }
 _REFUSED = N_("The user name and the password, or the headers, were refused. Give them in its settings again.")
-SIGN_IN_ADVICE = frozenset({_BY_STATUS["401"], _BY_REASON["sign_in"], _REFUSED})
-"""Advice that is followed in the form for the sign-in of a feed."""
+ADVICE_IN_SETTINGS = {
+    _BY_STATUS["401"]: N_("It asks for a user name and a password. Give them below, under “Sign-in of this feed”."),
+    _BY_STATUS["403"]: N_(
+        "Its publisher refuses this server. If it needs a user name and a password, give them below; otherwise another "
+        "introduction may help. Or ask its publisher to admit feed readers."
+    ),
+    _BY_REASON["sign_in"]: N_(
+        "What this server signed in with can’t be read any more. Give the user name and the password, or the headers, "
+        "again below."
+    ),
+    _REFUSED: N_("The user name and the password, or the headers, were refused. Give them again below."),
+}
+"""Advice that names a feed's settings, and its words on that page, which has the form for the sign-in."""
 
 
 ENDED = N_("The publisher says this feed is permanently gone, so it is no longer checked.")

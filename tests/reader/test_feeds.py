@@ -192,8 +192,8 @@ async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, se
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        ("http: the server answered 401", "a user name and a password"),
-        ("http: the server answered 403", "refuses this server"),
+        ("http: the server answered 401", "a user name and a password. Give them below"),
+        ("http: the server answered 403", "a user name and a password, give them below"),
         ("http: the server answered 404", "new address"),
         ("http: the server answered 503", "has a problem"),
         ("blocked: the address is private", "private network"),
@@ -201,7 +201,7 @@ async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, se
     ],
 )
 async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server: World, error: str, words: str) -> None:
-    """One sentence for each kind of failure."""
+    """One sentence for each kind of failure; it points to the fields of its page, and elsewhere to that page."""
     feed = await feed_of(server)
     site = {"home": "https://one.example/"}
     await server.feeds.update(feed, {"failures": "1", "last_error": error, "last_error_at": str(NOON), **site})
@@ -209,6 +209,7 @@ async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server:
     why, advice = (one.text() for one in page.tree.css(".about-feed .trouble"))
     assert why.startswith("The last check failed")
     assert words in advice
+    assert "in its settings" not in advice
     assert page.tree.css_first(".about-feed a[href='https://one.example/']").attributes["target"] == "_blank"
     assert bool(page.tree.css(".trouble [href='#sign-in']")) == (
         "password" in words and bool(page.tree.css("#sign-in"))
