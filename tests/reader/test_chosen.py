@@ -118,11 +118,15 @@ async def test_every_action_is_taken_back_whole(
 
 
 async def test_a_feed_leaves_one_of_two_channels(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
-    """Both channels are named; of several feeds, those that are still followed are counted."""
+    """Both channels are named; of several feeds, those that are still followed are counted, also of two of one name."""
     await choose(ann, feeds[:1], do="copy", to="news")
     reply = await choose(ann, feeds[:1], do="unfollow")
     assert "one.example has left Home. You still follow it in News." in await told(ann, reply)
     assert "one.example is in Home again." in await told(ann, await take_back(ann, reply))
+    for uid, feed in (one.split("/") for one in feeds):
+        await ann.browser.submit(
+            await ann.get(f"/feed/{feed}/settings?channel={uid}"), f"/feed/{feed}/settings", name="A"
+        )
     several = await told(ann, await choose(ann, feeds, do="unfollow"))
     assert "You no longer follow 1 feed. You still follow 1 feed in another channel." in several
     left = await choose(ann, [feeds[0].replace("home/", "news/")], do="unfollow")

@@ -51,18 +51,18 @@ _SETTINGS: Mapping[str, Mapping[str, bool | FullTextChoice]] = {
 
 @dataclass
 class ChosenResult:
-    """What became of the chosen feeds: the names of those that were changed, and those left, each with the reason.
+    """What became of the chosen feeds: the names of those that were changed, by id, and those left, with the reasons.
 
     There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
     were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
     while it changed one of those left. `still`: the channels that a feed has left and those that it is still in, by its
-    name, if there are both.
+    id, if there are both.
     """
 
     act: Act
     channel: str = ""
     place: str = ""
-    done: list[str] = field(default_factory=list)
+    done: dict[str, str] = field(default_factory=dict)
     left: list[tuple[str, str]] = field(default_factory=list)
     undo: str = ""
     undone: Act | None = None
@@ -147,10 +147,10 @@ class ChosenFeeds:
         stays = await self._each(visit, result, chosen, change)
         if act == "unfollow":
             left = [(one.feed, uid) for uid, one in chosen if (uid, one) not in stays]
-            for feed, name in zip(dict.fromkeys(feed for feed, _ in left), result.done, strict=True):
+            for feed in result.done:
                 of = [(link.name, (feed, link.uid) in left) for link in links if link.uid in holders[feed]]
                 out, rest = (", ".join(one for one, is_out in of if is_out is wanted) for wanted in (True, False))
-                result.still |= {name: (out, rest)} if rest else {}
+                result.still |= {feed: (out, rest)} if rest else {}
         return await self._told(visit, result, kept)
 
     async def take_back(self, visit: PageVisit) -> Response:
@@ -218,7 +218,6 @@ class ChosenFeeds:
         """Change one follow after the other, and note what became of each feed; returns those that were left."""
         late = _LATE_UNDO if result.act == "undo" else _LATE
         left: list[tuple[str, Subscription]] = []
-        changed: dict[str, str] = {}  # each feed once, which may be in several channels
         records = await self._feeds.within_reach(one.feed for _, one in follows)
         begun = time.monotonic()
         for uid, follow in follows:
@@ -237,8 +236,7 @@ class ChosenFeeds:
                 result.left.append((name, visit.translate(_UNDO_BROKEN if result.act == "undo" else _BROKEN)))
                 left.append((uid, follow))
             else:
-                changed.setdefault(follow.feed, name)
-        result.done = [*changed.values()]
+                result.done.setdefault(follow.feed, name)  # once, also if it was in several channels
         return left
 
     async def _one(
