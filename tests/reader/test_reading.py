@@ -95,6 +95,30 @@ async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:
     assert titles(newer) == names[:20]
 
 
+@pytest.mark.parametrize(
+    ("path", "current"),
+    [
+        ("/", ["Channels"]),
+        ("/channel/global", ["Unread"]),
+        ("/channel/global?show=all", []),
+        ("/saved", ["Saved"]),
+        ("/channel/home", []),
+        ("/feed/{feed}", []),
+        ("/feed/{feed}?show=unread", []),
+        ("/feed/{feed}?channel=saved", []),
+        ("/follow", ["Follow"]),
+    ],
+)
+async def test_the_bar_of_phones_names_the_open_page(ann: ReadingVisitor, path: str, current: list[str]) -> None:
+    """And no other one."""
+    await ann.publish("a post")
+    page = await ann.get("/channel/home")
+    await ann.change(page, "save", ids(page)[0])
+    (feed,) = await ann.server.channels.followed_feeds("ann")
+    page = await ann.get(path.format(feed=feed))
+    assert [one.text() for one in page.tree.css(".bottom [aria-current]")] == current
+
+
 async def onward(ann: ReadingVisitor, path: str | None) -> str:
     """The link at the end of a list by which reading goes on."""
     return " ".join((await ann.get(path or "")).tree.css_first(".onward").text().split())
