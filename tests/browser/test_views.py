@@ -896,10 +896,15 @@ async def test_a_post_that_was_open_opens_again_without_a_request(browser: Brows
 async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingServer) -> None:
     """By one key in an open post, with a word while it is fetched; after an error, the text stays.
 
-    Of a feed that cuts its posts, by itself: in a list, and on the post's own page.
+    Of a feed that cuts its posts, by itself: in a list, and on the post's own page. A line in view says so until the
+    text is here or can't be had, also to screen readers; nothing moves when it goes.
     """
     async with tab(browser) as here:
         await here.intercepts()
+        await here.page.add_init_script(
+            "window.shifts = 0; new PerformanceObserver(l => l.getEntries().forEach(e => window.shifts += e.value))"
+            ".observe({type: 'layout-shift', buffered: true});"
+        )
         page = await server.sign_in(here, "dan", "/channel/home?show=all")
         await look(page, "List")
         address, arrived = page.url, asyncio.Event()
@@ -918,13 +923,13 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
 
         await page.route("**/post/*/text", later)
         await page.keyboard.press("d")
-        await expect(post.get_by_role("button", name="Fetching the text …")).to_be_visible()
+        await expect(post.get_by_role("button", name="Getting the full text …")).to_be_visible()
         arrived.set()
         await expect(post).to_contain_text("All of it.")
         await expect(post).to_be_focused()
         arrived.clear()
         await here.keys("j", "d")
-        await expect(post.get_by_role("button", name="Fetching the text …")).to_be_visible()
+        await expect(post.get_by_role("button", name="Getting the full text …")).to_be_visible()
         left = await post.get_attribute("id")
         await page.keyboard.press("j")
         await page.locator(f".is-open:not(#{left}):focus").wait_for()
@@ -945,9 +950,25 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
             said = (await reply.text()).replace("data-full-text", "data-full-text data-at-once")
             await route.fulfill(response=reply, body=said)
 
+        async def fails(route: Route) -> None:
+            await arrived.wait()
+            await route.abort()
+
         await page.route("**/post/*", cut)
-        await page.reload()
-        await here.keys("j", "o")
+        for answer in (fails, later):
+            arrived.clear()
+            await page.route("**/post/*/text", answer)
+            await page.reload()
+            await here.keys("j", "o")
+            await expect(post.get_by_role("status")).to_have_text("Getting the full text …")
+            await expect(post.get_by_role("button", name="Getting the full text …")).to_be_in_viewport(ratio=1)
+            if answer is fails:
+                await page.evaluate("window.shifts = 0")
+                arrived.set()
+                await expect(post.get_by_role("status")).to_have_text("")
+                await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+                assert await page.evaluate("window.shifts") == 0
+        arrived.set()
         await expect(post).to_contain_text("All of it.")
         await expect(post.get_by_role("link", name="Text of the feed")).to_be_visible()
         await page.goto(f"{server.url}/post/{await post.get_attribute('data-id')}")

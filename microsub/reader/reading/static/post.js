@@ -196,10 +196,11 @@ export async function fillText(post) {
     return true;
   }
   const { form, textContent: words, dataset } = button;
+  const sign = form.querySelector("[role=status]"); // for screen readers
   delete dataset.atOnce;
-  [button.ariaBusy, button.textContent] = ["true", dataset.waits];
+  [button.ariaBusy, button.textContent, sign.textContent] = ["true", dataset.waits, dataset.waits];
   const page = await fetched(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
-  [button.ariaBusy, button.textContent] = ["false", words];
+  [button.ariaBusy, button.textContent, sign.textContent] = ["false", words, ""];
   const [content, link] = ["[data-body] .content", "a[data-full-text]"].map((one) => page?.querySelector(one));
   const [body, isHere] = [post.querySelector("[data-body]"), form.contains(document.activeElement)];
   if (button.isConnected && content && link) {
