@@ -205,15 +205,17 @@ class Survey:
             return {}
         return Counter(name.split("/")[1] for name in names)
 
-    async def note(self, feed: str) -> None:
+    async def note(self, feed: str, former: str = "") -> None:
         """Store for all its followers whether a feed can be read now: of two polls, the later one may be noted first.
 
-        A survey corrects what isn't stored.
+        Those of a `former` feed that was merged into it follow that one no longer. A survey corrects what isn't stored.
         """
         with contextlib.suppress(StoreError):
             for some in batches(await self._follows([feed]), _BATCH):
                 is_failing = await self._fail([feed])
                 await (self._failing.set(dict.fromkeys(some, 0)) if is_failing else self._failing.delete(*some))
+                if former:
+                    await self._failing.delete(*(f"{name.rpartition('/')[0]}/{former}" for name in some))
 
     async def renew(self, user: str, followed: Mapping[str, Sequence[Subscription]]) -> None:
         """The same for all that a user follows, after a change of it."""

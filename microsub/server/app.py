@@ -202,7 +202,7 @@ def _microsub_endpoint(parts: WebParts) -> MicrosubEndpoint:
 
 
 def _app_requests(parts: WebParts) -> AppRequests:
-    return AppRequests(parts.quotas, parts.token_used, parts.changed, parts.topics_changed)
+    return AppRequests(parts.quotas, parts.token_used, parts.changed, parts.follows_changed, parts.topics_changed)
 
 
 def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
@@ -324,8 +324,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
 
     async def follows_changed(user: str, now: float) -> None:
         await parts.topics_changed(user, now)
-        with suppress(StoreError):  # a survey corrects it
-            await parts.survey.renew(user, await stores.channels.all_subscriptions(user))
+        await parts.follows_changed(user)
 
     reader = ReaderSite(site, parts.quotas, links, parts.changed, follows_changed, *keeping)
     read_state = ReadState(stores.redis, stores.items)

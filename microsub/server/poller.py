@@ -134,7 +134,9 @@ def feed_poller(
         stores.events,
         fetcher,
         parser,
-        mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling.deliver_to),
+        mover=Mover(
+            *(stores.feeds, stores.items, stores.channels, stores.schedule, filling.deliver_to, survey(stores).note)
+        ),
         settings=stores.effective.instance,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,

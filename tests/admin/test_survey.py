@@ -164,6 +164,17 @@ async def test_of_two_polls_the_later_one_decides_about_a_sign(server: World) ->
     assert await _signs(server) == set()
 
 
+async def test_a_sign_follows_a_merge(server: World) -> None:
+    """The followers of the feed before it get the sign of the one that they follow now."""
+    former, feed = await _feed(server, "former", failures="1"), await _feed(server, "feed", failures="1")
+    await server.feeds.unsubscribe(feed, "ann", "home")
+    await _survey(server).note(former)
+    await server.feeds.unsubscribe(former, "ann", "home")
+    await server.feeds.subscribe(feed, "ann", "home")
+    await _survey(server).note(feed, former)
+    assert await _signs(server) == {feed}
+
+
 async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:
     """A week of hours by their beginnings, the current hour last."""
     hours, now = Hours(redis), 500_000.0 * HOUR + 5

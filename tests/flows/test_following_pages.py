@@ -685,11 +685,15 @@ async def test_a_page_during_an_outage_moves_nothing(site: Publisher, it: World)
 
 
 async def test_followers_of_a_page_join_the_feed_that_it_names(site: Publisher, it: World) -> None:
-    """If others follow that feed already, both are one feed afterwards, and posts aren't there twice."""
+    """If others follow that feed already, both are one feed afterwards, and posts aren't there twice.
+
+    Signs that the former one can't be read go with it.
+    """
     site.serve_document("/index.xml", rss(dated(4)))
     new = await it.follow(site.url("/index.xml", "blog.test"), "bob")
     await it.poll(new)
     await _became(site, it, page("/index.xml"))
+    assert await it.parts.survey.attention("alice") == {}
     await settle(it)
     assert await it.feeds.subscribers(new.id) == [("alice", "home"), ("bob", "home")]
     assert len(await it.rows()) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,6 +49,26 @@ async def test_follow_and_unfollow(alice: Reader, app: NativeApp, blog: str) -> 
     assert [one["url"] for one in (await alice.get(action="follow", channel="global"))["items"]] == [
         "https://third.example/feed"
     ]
+
+
+async def test_signs_of_feeds_that_cant_be_read_follow_at_once(
+    server: World, alice: Reader, app: NativeApp, blog: str
+) -> None:
+    """When a feed is moved to another folder, unfollowed and followed again, in apps of both kinds."""
+    attention = partial(server.parts.survey.attention, "alice")
+    feed = await server.feeds.find(FEED)
+    assert feed is not None
+    await server.feeds.update(feed, {"failures": "1"})
+    await server.parts.survey.look(server.now)
+    assert await attention() == {"home": 1}
+    await app.post("subscription/edit", ac="edit", s=blog, a=LATER)
+    assert await attention() == {"later": 1}
+    await app.post("subscription/edit", ac="unsubscribe", s=blog)
+    assert await attention() == {}
+    await alice.post(action="follow", channel="home", url=FEED)
+    assert await attention() == {"home": 1}
+    await alice.post(action="unfollow", channel="home", url=FEED)
+    assert await attention() == {}
 
 
 async def test_a_feed_that_is_followed_again_stays_in_its_folder(alice: Reader, app: NativeApp, blog: str) -> None:
