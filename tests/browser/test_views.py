@@ -632,10 +632,17 @@ async def test_the_message_of_a_swipe_soon_leaves_what_it_covers(browser: Browse
 
 
 async def test_another_tab_shows_what_is_read(browser: Browser, server: ReadingServer) -> None:
-    """Of the same channel and of All, also with the oldest posts first."""
+    """Of the same channel and of All, also with the oldest posts first; and which channels have feeds that fail."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "tim", "/channel/home?show=all")
         other = await here.context.new_page()
+        signs = other.locator("#channels [data-channel=home] ~ .attention")
+
+        async def with_sign(route: Route) -> None:
+            reply = await route.fetch()
+            line = "<li><a>Home</a><a class=attention href=/channels>2</a></li>"
+            await route.fulfill(response=reply, json={**await reply.json(), "signs": {"home": line}})
+
         for path in ("/channel/home?show=all", "/channel/global?show=all", ""):
             if path:
                 await other.goto(server.url + path)
@@ -661,6 +668,10 @@ async def test_another_tab_shows_what_is_read(browser: Browser, server: ReadingS
             await page.keyboard.press("m")
             await page.keyboard.press("s")
             await expect(other.locator(".post.is-read")).to_have_count(0)
+        for count in (1, 0):
+            await (other.route("**/news?*", with_sign) if count else other.unroute("**/news?*"))
+            await page.keyboard.press("s")
+            await expect(signs).to_have_text(["2"] * count)
 
 
 async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server: ReadingServer) -> None:

@@ -88,3 +88,23 @@ async def test_people_behind_a_proxy_have_no_limit_in_common(ann: ReadingVisitor
         visitor = Visitor(ann.server.app, ann.browser.address, client=address)
         visitor.client.cookies.update(ann.browser.client.cookies)
         assert (await visitor.get("/live")).status == status
+
+
+async def test_an_open_page_gets_the_signs_beside_channels(ann: ReadingVisitor) -> None:
+    """Of those whose feeds can't be read, with what they say."""
+    server = ann.server
+    (feed,) = await server.channels.followed_feeds("ann")
+
+    async def told() -> dict[str, str]:
+        signs: dict[str, str] = (await ann.get("/news?channel=home")).response.json()["signs"]
+        return signs
+
+    assert await told() == {}
+    await server.feeds.update(feed, {"failures": "1"})
+    await server.parts.survey.note(feed)
+    signs = await told()
+    assert list(signs) == ["home"]
+    assert "1 feed can’t be read" in signs["home"]
+    await server.feeds.update(feed, {"failures": "0"})
+    await server.parts.survey.note(feed)
+    assert await told() == {}

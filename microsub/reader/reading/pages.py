@@ -278,7 +278,8 @@ class TimelinePages:
         return newest.encode() if newest is not None else ""
 
     async def _news(self, visit: PageVisit) -> Response:
-        """The unread counts, the states of posts that a page lists, and how many have arrived `before` its first one.
+        """The unread counts, the lines of channels with signs, the states of posts that a page lists, and how many have
+        arrived `before` its first one.
 
         For its script: others of the user's pages and devices may have marked and saved them.
         """
@@ -290,7 +291,8 @@ class TimelinePages:
         )
         text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
         states = {id_: row.is_read + 2 * row.is_saved for id_, row in rows.items()}
-        return data_reply({"new": count, "text": text, "unread": links.unread, "states": states})
+        signs = {link.uid: link.line for link in links if link.attention}
+        return data_reply({"new": count, "text": text, "unread": links.unread, "signs": signs, "states": states})
 
     async def _arrived(self, user: str, visit: PageVisit) -> int:
         """How many posts have arrived before the first one of a page; 0 for pages that announce none."""

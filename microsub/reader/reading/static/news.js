@@ -20,6 +20,22 @@ function around() {
   return JSON.stringify(ids);
 }
 
+/** Show beside which channels feeds can't be read; `lines` are those of such channels in their list. */
+function showSigns(lines) {
+  for (const link of document.querySelectorAll("#channels [data-channel]")) {
+    const before = link.parentElement.querySelector(":scope > .attention");
+    const page = new DOMParser().parseFromString(lines[link.dataset.channel] ?? "", "text/html");
+    const sign = page.querySelector(".attention");
+    if (before && sign) {
+      before.replaceChildren(...sign.childNodes); // it may have the focus
+    } else if (sign) {
+      link.after(sign);
+    } else {
+      before?.remove();
+    }
+  }
+}
+
 let [asks, newest] = [0, 0]; // requests so far, and the latest one whose reply is shown
 
 async function ask() {
@@ -44,6 +60,7 @@ async function ask() {
     }
     newest = turn;
     hasWaiting() || showCounts(told.unread); // those after what waits come with its reply
+    showSigns(told.signs);
     if (before && before === settled()) {
       showStates(told.states);
     }
