@@ -908,8 +908,8 @@ async def test_a_post_that_was_open_opens_again_without_a_request(browser: Brows
 async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingServer) -> None:
     """By one key in an open post, with a word while it is fetched; after an error, the text stays.
 
-    Of a feed that cuts its posts, by itself: in a list, and on the post's own page. A line in view says so until the
-    text is here or can't be had, also to screen readers; nothing moves when it goes.
+    Of a feed that cuts its posts, by itself: in a list, and on the post's own page. Until the text is here or can't be
+    had, there is a line about it in view, and for screen readers; nothing moves when it goes.
     """
     async with tab(browser) as here:
         await here.intercepts()
