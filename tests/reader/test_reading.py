@@ -119,6 +119,16 @@ async def test_the_bar_of_phones_names_the_open_page(ann: ReadingVisitor, path: 
     assert [one.text() for one in page.tree.css(".bottom [aria-current]")] == current
 
 
+async def test_a_list_is_painted_with_its_whole_heading(ann: ReadingVisitor) -> None:
+    """On a slow machine, browsers paint between two parts of it otherwise, and those at its end move."""
+    await ann.publish("a post")
+    for path in ("/", "/channel/global?show=all", "/saved"):
+        page = await ann.get(path)
+        expected = page.tree.css_first("head [rel=expect][blocking=render]").attributes["href"] or ""
+        assert page.tree.css_first(f".heading ~ * {expected}") is not None
+        assert page.tree.css_first(f"{expected} ~ *, .notes:has({expected}) ~ *") is not None, "it ends soon"
+
+
 async def onward(ann: ReadingVisitor, path: str | None) -> str:
     """The link at the end of a list by which reading goes on."""
     return " ".join((await ann.get(path or "")).tree.css_first(".onward").text().split())
