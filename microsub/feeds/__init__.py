@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.feeds.advice import ADVICE_IN_SETTINGS, advice_on, trouble_with
+    from microsub.feeds.advice import ADVICE_IN_SETTINGS
     from microsub.feeds.condition import (
         FAILURE_FIELDS,
         LONGEST_HOLD,

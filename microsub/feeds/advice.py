@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urljoin
 
 from microsub.base.texts import N_
 from microsub.base.urls import without_credentials
-from microsub.feeds.condition import FeedCondition
 from microsub.feeds.record import FeedRecord
 
+_NO_FEED = re.compile(
+    r"this page has|there is no feed|this looks like XML|this is JSON|the document isn't a feed|it is a page now"
+)
 _STATUS = re.compile(r"the server answered (\d{3})")
 _BY_STATUS = {
     "401": N_("It asks for a user name and a password. Give them in its settings, under “Sign-in of this feed”."),
@@ -33,6 +36,10 @@ _BY_REASON = {
     ),
     "tls": N_("Its server has no valid certificate. Its publisher has to renew it."),
 }
+_OTHER_DOCUMENT = N_(
+    "There is something else than a feed at its address. If that lasts, look on its site for the feed’s address, and "
+    "follow that."
+)
 _REFUSED = N_("The user name and the password, or the headers, were refused. Give them in its settings again.")
 ADVICE_IN_SETTINGS = {
     _BY_STATUS["401"]: N_("It asks for a user name and a password. Give them below, under “Sign-in of this feed”."),
@@ -49,14 +56,10 @@ ADVICE_IN_SETTINGS = {
 """Advice that names a feed's settings, and its words on that page, which has the form for the sign-in."""
 
 
-ENDED = N_("The publisher says this feed is permanently gone, so it is no longer checked.")
-
-
-def trouble_with(record: FeedRecord, now: float) -> tuple[str, ...]:
-    """Why a feed can't be read, and what a user can do, in words to translate; nothing if it can be read."""
-    found = FeedCondition.of(record, now)
-    why = ENDED if record.gone else found.error
-    return (why, advice_on(record)) if found.needs_attention else ()
+def site_of(record: FeedRecord) -> str:
+    """The address of a feed's site, that of the feed's host if the feed was never read; '' if it isn't known."""
+    is_guessed = record.last_success is None and not record.is_internal and not record.home
+    return urljoin(without_credentials(record.url), "/") if is_guessed else record.home or ""
 
 
 def advice_on(record: FeedRecord) -> str:
@@ -70,4 +73,6 @@ def advice_on(record: FeedRecord) -> str:
         return N_("Its server has a problem. It is tried again by itself.") if status[1] >= "500" else ""
     if status is not None and status[1] == "401" and without_credentials(record.url) != record.url:
         return _REFUSED
+    if reason == "parse" and _NO_FEED.match(detail) and "moves there" not in detail:
+        return _OTHER_DOCUMENT
     return _BY_STATUS[status[1]] if status is not None else _BY_REASON.get(reason, "")

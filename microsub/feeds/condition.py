@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from microsub.base.clock import DAY
+from microsub.feeds.advice import advice_on, site_of
 from microsub.feeds.push_state import push_health
 from microsub.feeds.record import FeedRecord
 from microsub.model.moments import is_ahead, number
@@ -34,6 +35,7 @@ class FeedCondition:
 
     `quiet`: it can be read, and had no new post for a month. `last_read` is the last time its publisher answered well;
     `error` is that of the last poll, `failures` the number in a row. `answers` are the outcomes of the last polls.
+    `advice` is what a user can do if it can't be read, in words to translate, and `site` the address of its site.
     """
 
     state: State
@@ -46,6 +48,8 @@ class FeedCondition:
     error: str
     failures: int
     pushed: bool
+    advice: str
+    site: str
     answers: tuple[Answer, ...] = ()
 
     @property
@@ -70,6 +74,8 @@ class FeedCondition:
             (feed.last_error or "") if is_failing else "",
             feed.failures,
             push_health(feed, now).pushed,
+            advice_on(feed),
+            site_of(feed),
             tuple(_answers(feed)),
         )
 

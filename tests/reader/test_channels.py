@@ -381,6 +381,34 @@ async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisito
     assert not (await ann.get("/")).tree.css("#channels .attention")
 
 
+async def test_a_channel_whose_feeds_cant_be_read_says_so(ann: ReadingVisitor) -> None:
+    """So does All, which names the table; new posts aren't promised. The page behind the sign says what can be done."""
+    server, survey = ann.server, ann.server.parts.survey
+    feed = await server.follow_unscheduled("https://broken.example/blog/feed", "ann", "later")
+
+    async def empty(path: str) -> str:
+        return " ".join((await ann.get(path)).tree.css_first(".empty").text().split())
+
+    assert "arrive within a minute" in await empty("/channel/later")
+    await server.feeds.update(feed.id, {"failures": "2", "last_error": "http: the server answered 404"})
+    await survey.look(server.now)
+    assert await empty("/channel/later") == "No posts yet. 1 feed can’t be read Follow a feed here"
+    page = await ann.get("/channel/later")
+    assert page.tree.css_first(".empty .trouble").attributes["href"] == "/channels/later?show=attention"
+    assert await empty("/channel/global") == "No posts yet. 1 feed can’t be read Follow a feed here"
+    assert (await ann.get("/")).tree.css_first(".empty .trouble").attributes["href"] == "/feed?sort=trouble"
+    (row,) = (await ann.get("/channels/later?show=attention")).tree.css(".sources > li")
+    assert "Look on its site for the new address, and follow that." in row.text()
+    links = {one.text(): one.attributes["href"] for one in row.css("p a")}
+    assert links == {
+        "Open the site": "https://broken.example/",
+        "Feed settings": f"/feed/{feed.id}/settings?channel=later",
+    }
+    await server.feeds.update(feed.id, {"last_success": str(server.now), "home": "https://broken.example/blog"})
+    (row,) = (await ann.get("/channels/later?show=attention")).tree.css(".sources > li")
+    assert row.css_first("p a").attributes["href"] == "https://broken.example/blog"
+
+
 async def test_signs_follow_polls_at_once(real_redis: Redis, site: Publisher) -> None:
     """A poll that fails or answers again, an unfollow and its undo: the next page shows them, in both places."""
     async with instance(real_redis, base_url=ADDRESS, resolver=loopback) as server:

@@ -86,6 +86,19 @@ async def test_each_feed_of_an_import_says_what_became_of_it(ann: ReadingVisitor
     rows = [" ".join(row.text().split()) for row in page.tree.css("#brought li")]
     assert [row.partition(" ")[0] for row in rows] == ["Two", "Three", "One"]
     assert "It asks for a user name and a password." in page.text
+    assert page.tree.css_first("#brought li [rel]").attributes["href"] == "https://two.example/"
+    for why, is_advised in (
+        ("this page has no h-feed and no h-entry", True),
+        ("it is a page now, which names https://two.example/2", True),
+        (
+            "it is a page now, which names https://two.example/2: if this lasts for three days, the feed moves there",
+            False,
+        ),
+        ("the text is too long", False),
+    ):
+        await feeds.update(ids["https://two.example/feed"], {"last_error": f"parse: {why}"})
+        advice = "look on its site for the feed’s address, and follow that"
+        assert (advice in (await ann.get(LISTS)).text) == is_advised, why
     ann.server.clock.advance(900)
     again = await ann.browser.submit(page, f"/feed/{ids['https://two.example/feed']}/refresh")
     assert "asked=yes" in again.location

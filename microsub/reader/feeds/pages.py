@@ -22,7 +22,7 @@ from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials
 from microsub.configuration.model import FeedPolicy
-from microsub.feeds import ADVICE_IN_SETTINGS, FeedCondition, FeedRecord, Feeds, advice_on, choosing, chosen_policy
+from microsub.feeds import ADVICE_IN_SETTINGS, FeedCondition, FeedRecord, Feeds, choosing, chosen_policy
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
 from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
@@ -166,12 +166,10 @@ class FeedPages:
             name=feed_name(follow, record),
             title=record.title or "",
             url="" if record.is_internal else mask_credentials(follow.url),
-            site=record.home or "",
             about=record.description or "",
             photo=(await self._pictures(visit))(record.icon or ""),
             condition=FeedCondition.of(record, visit.now),
-            advice=(advice := advice_on(record)),
-            advice_here=ADVICE_IN_SETTINGS.get(advice, ""),
+            advice_here=ADVICE_IN_SETTINGS,
             most_headers=MOST_HEADERS,
             is_polled=bool(record.poll_host) and not record.gone,
             requests=chosen_policy(record) if may and record.poll_host else None,

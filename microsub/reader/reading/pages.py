@@ -18,7 +18,7 @@ from starlette.routing import Route
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
-from microsub.feeds import FeedRecord, Feeds, trouble_with
+from microsub.feeds import FeedCondition, FeedRecord, Feeds
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery
 from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
@@ -244,7 +244,7 @@ class TimelinePages:
             channels=channels,
             name=(source or {}).get("name") or named,
             source=source,
-            trouble=trouble_with(record, visit.now) if record is not None else (),
+            condition=FeedCondition.of(record, visit.now) if record is not None else None,
             home=home,
             lack=lack,
             following=following,

@@ -19,7 +19,7 @@ from microsub.accounts import Accounts
 from microsub.base.errors import NotFound, TooManyRequests
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlots, SlotLease
 from microsub.base.texts import N_, Sentence
-from microsub.feeds import FeedCondition, FeedRecord, advice_on
+from microsub.feeds import FeedCondition, FeedRecord
 from microsub.model.reader import Subscription
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ListPart
@@ -67,14 +67,13 @@ def routes(
 
 @dataclass(frozen=True, slots=True)
 class BroughtFeed:
-    """A feed that the last import followed, its channel, what came of its first poll, and what the user can do."""
+    """A feed that the last import followed, its channel, and what came of its first poll."""
 
     follow: Subscription
     uid: str
     name: str
     state: Literal["waiting", "read", "failing"]
-    error: str
-    advice: str
+    condition: FeedCondition
 
 
 async def _brought(lists: FeedLists, user: str, since: float, now: float) -> list[BroughtFeed]:
@@ -87,10 +86,8 @@ async def _brought(lists: FeedLists, user: str, since: float, now: float) -> lis
         record = records.get(follow.feed) or FeedRecord(follow.feed, follow.url)
         condition = FeedCondition.of(record, now)
         name = feed_name(follow, record)
-        if condition.state in {"failing", "gone"}:
-            advice = N_("Its publisher has ended it.") if record.gone else advice_on(record)
-            return BroughtFeed(follow, uid, name, "failing", condition.error, advice)
-        return BroughtFeed(follow, uid, name, "waiting" if condition.state == "new" else "read", "", "")
+        state = "failing" if condition.needs_attention else "waiting" if condition.state == "new" else "read"
+        return BroughtFeed(follow, uid, name, state, condition)
 
     # In a thread, because there may be thousands of feeds.
     rows = await asyncio.to_thread(lambda: [read(*one) for one in begun])
