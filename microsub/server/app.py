@@ -440,6 +440,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             stores.accounts,
             parts.user_export,
             stores.applied.name_instance,
+            stores.effective.of,
         ),
         *outputs.routes(reader, stores.outputs, parts.output_contents, stores.channels, parts.quotas),
         *rules.routes(reader, stores.rules, stores.channels, parts.quotas),

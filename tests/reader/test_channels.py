@@ -252,8 +252,11 @@ async def test_the_address_of_a_filters_trial_has_no_form_token(ann: ReadingVisi
     sent = await ann.browser.submit(
         page, "/channels/home/filter", exclude_words="beta", kinds_are="exclude", kind=["like", "rsvp"], **TRY
     )
-    address = "/channels/home/filter?try=1&exclude_words=beta&kinds_are=exclude&kind=like&kind=rsvp"
+    address = "/channels/home/filter?try=1&exclude_words=beta&kinds_are=exclude&kind=like&kind=rsvp#trial"
     assert (sent.status, sent.location) == (303, address)
+    assert page.tree.css_first("button[name=try]").attributes["formaction"] == "/channels/home/filter#trial"
+    result = (await ann.get(sent.location)).tree.css_first("#trial")
+    assert result.attributes["tabindex"] == "-1", "the result has the focus"
     assert "1 of the newest 2 posts would be excluded" in (await ann.get(sent.location)).text
     assert not (await ann.server.channels.get("ann", "home")).settings.filters
     refused = await ann.browser.submit(page, "/channels/home/filter", exclude_words="x" * 201, **TRY)

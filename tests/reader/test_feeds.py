@@ -551,6 +551,10 @@ async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, s
     await save(ann, feed, view="")
     assert (await own(server, feed)).article == "article .text"
     page = await ann.get(f"/feed/{feed}/settings")
+    places = [one.attributes["formaction"] for one in page.tree.css("button[name=show], button[name=try]")]
+    assert places == [f"/feed/{feed}/settings#{place}" for place in ("shown", "trial")]
+    tried = await ann.browser.submit(page, f"/feed/{feed}/settings", exclude_words="One", **{"try": "1"})
+    assert tried.tree.css_first("#trial").attributes["tabindex"] == "-1", "a browser gives it the focus"
     tried = await ann.browser.submit(page, f"/feed/{feed}/settings", article="main", show="1")
     assert "None of its latest posts is an article with a page of its own." in tried.text
     assert fields_of(tried.form(f"/feed/{feed}/settings"))["article"] == "main"

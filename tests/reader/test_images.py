@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from microsub.base.errors import StoreFull, TooManyRequests
+from microsub.base.errors import NotFound, StoreFull, TooManyRequests
 from microsub.cli.serving import process
 from microsub.fetch import FetchFailed, Sending
 from microsub.formats.xml.media import picture_type
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import images
-from microsub.reader.reading.images import IMAGES_OF_USER, LIMITS, Images
+from microsub.reader.reading.images import IMAGES_OF_USER, IMAGES_WAITING, LIMITS, Images
 from microsub.redis import keys
 from tests.reader.conftest import ReadingVisitor, reading
 from tests.support.waiting import wait_until
@@ -94,8 +94,11 @@ async def test_limits(ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.
     assert reply.headers["retry-after"] == "5"
 
 
-async def test_slow_pictures_leave_slots_to_others(ann: ReadingVisitor) -> None:
-    """A user has as many places as a browser needs, and two while half of all places are taken."""
+async def test_slow_pictures_leave_slots_to_others(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user has as many places as a browser needs, and two while half of all places are taken; more of them wait.
+
+    Those beyond what a page can show, and those that have waited for long, are refused.
+    """
     asked: list[Sending] = []
     answered = asyncio.Event()
 
@@ -111,12 +114,25 @@ async def test_slow_pictures_leave_slots_to_others(ann: ReadingVisitor) -> None:
         _, _, signature, place = (await pictures.addresses(user))(url).split("/")
         some = [asyncio.create_task(pictures.fetch(user, signature, place)) for _ in range(10)]
         waiting.extend(some)
-        await wait_until(lambda: sum(task.done() for task in waiting) + len(asked) == len(waiting))
-        taken.append(sum(not task.done() for task in some))
+        await wait_until(
+            lambda user=user: pictures._limiter._taken[(IMAGES_WAITING, user)] + len(asked) - sum(taken) == 10
+        )
+        taken.append(len(asked) - sum(taken))
+    assert taken == [8, 8, 2, 2, 2]
+    last = signature, place
+    _, _, signature, place = (await pictures.addresses("one"))(url).split("/")
+    waiting += [asyncio.create_task(pictures.fetch("one", signature, place)) for _ in range(198)]
+    await wait_until(lambda: pictures._limiter._taken[(IMAGES_WAITING, "one")] == 200)
+    with pytest.raises(TooManyRequests):
+        await pictures.fetch("one", signature, place)
+    monkeypatch.setattr(images, "LONGEST_WAIT", 0.01)
+    with pytest.raises(TooManyRequests):
+        await pictures.fetch("five", *last)
     answered.set()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    assert taken == [8, 8, 2, 2, 2]
-    assert sum(isinstance(one, TooManyRequests) for one in outcomes) == 50 - sum(taken)
+    assert len(asked) == len(waiting)
+    assert all(isinstance(one, NotFound) for one in outcomes)
+    assert not pictures._limiter._taken
 
 
 async def test_a_picture_has_its_place_until_it_is_sent(ann: ReadingVisitor, site: Publisher) -> None:
@@ -134,8 +150,9 @@ async def test_a_picture_has_its_place_until_it_is_sent(ann: ReadingVisitor, sit
                 return (await reader.readuntil(b"\r\n"))[9:12]
 
             opened: list[asyncio.StreamWriter] = []
-            found = await asyncio.gather(*(status() for _ in range(12)))
-            assert sorted(found) == [b"200"] * 8 + [b"429"] * 4
+            asking = [asyncio.create_task(status()) for _ in range(12)]
+            await wait_until(lambda: sum(one.done() for one in asking) == 8)
+            await wait_until(lambda: pictures._limiter._taken[(IMAGES_WAITING, "ann")] == 4)
             for writer in opened:
                 writer.close()
             await wait_until(lambda: not pictures._limiter._taken)

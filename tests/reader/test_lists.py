@@ -72,7 +72,7 @@ async def test_each_feed_of_an_import_says_what_became_of_it(ann: ReadingVisitor
     page = await over(ann)
     assert "3 haven’t been read yet" in page.text
     assert "data-waiting" in page.response.text
-    assert "The posts arrive within a few minutes." in page.text
+    assert "The posts arrive within a few minutes. The newest 10 posts of each feed are unread" in page.text
     assert "1 feed that you already followed" in page.text
     assert "Four https://four.example/feed" in page.text
     feeds = ann.server.feeds

@@ -457,6 +457,12 @@ async def test_new_posts_are_counted(ann: ReadingVisitor) -> None:
     await ann.publish("c", "b", at=NOON + 100)
     told = json.loads((await ann.get(asked)).response.text)
     assert (told["new"], told["text"], told["unread"]["home"]) == (2, "2 new posts", 3)
+    await ann.publish(*map(str, range(98)), at=NOON + 200)
+    assert json.loads((await ann.get(asked)).response.text)["text"] == "100 new posts"
+    await ann.publish("more", at=NOON + 300)
+    for language, text in (("en", "More than 100 new posts"), ("de", "Mehr als 100 neue Beiträge")):
+        told = json.loads((await ann.get(asked, **{"accept-language": language})).response.text)
+        assert told["text"] == text
 
 
 async def test_forms_redirect_only_to_own_pages(ann: ReadingVisitor) -> None:

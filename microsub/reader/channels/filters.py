@@ -102,7 +102,7 @@ async def _set_filter(
         address = f"{CHANNELS}/{uid}/filter?{urlencode([('try', '1'), *fields])}"
         if len(address) > MAX_URL:  # proxies refuse long ones
             return await _filter(reader, channels, reading, undo, visit)
-        return visit.go(address)
+        return visit.go(address, fragment="trial")
     await channels.set_settings(user, uid, changed, visit.now)
     record = None
     if "past" in visit.form:

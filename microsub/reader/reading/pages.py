@@ -18,6 +18,7 @@ from starlette.routing import Route
 from microsub.base.clock import WEEK
 from microsub.base.errors import NotFound, RequestError, TooManyRequests
 from microsub.base.rate_limits import Slot, public_network
+from microsub.base.texts import Sentence
 from microsub.feeds import FeedCondition, FeedRecord, Feeds
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery
 from microsub.posts import PIECE
@@ -290,6 +291,8 @@ class TimelinePages:
             self._reader.links(visit),
         )
         text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
+        if count > _MOST_NEW:
+            text = visit.translate(Sentence(N_("More than {num} new posts"), num=_MOST_NEW))
         states = {id_: row.is_read + 2 * row.is_saved for id_, row in rows.items()}
         signs = {link.uid: link.line for link in links if link.attention}
         return data_reply({"new": count, "text": text, "unread": links.unread, "signs": signs, "states": states})
@@ -299,7 +302,7 @@ class TimelinePages:
         if "before" not in visit.query:
             return 0
         place = TimelinePlace.of(visit.query.get("channel", ""), visit.query)
-        return len((await self._reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)).ids)
+        return len((await self._reading.rows(user, place.uid, place.page_query(_MOST_NEW + 1), visit.now)).ids)
 
 
 def _may_be_unread(place: TimelinePlace, channels: ChannelLinks, posts: Sequence[PostView], *, is_whole: bool) -> bool:

@@ -21,6 +21,7 @@ from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter, SharedSlo
 from microsub.base.texts import N_, Sentence
 from microsub.feeds import FeedCondition, FeedRecord
 from microsub.model.reader import Subscription
+from microsub.model.settings import SettingsOf
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ListPart
 from microsub.reader.settings.menu import SETTINGS
@@ -52,9 +53,10 @@ def routes(
     accounts: Accounts,
     user_export: UserExport,
     name_instance: Callable[[], Awaitable[str]],
+    settings_of: SettingsOf,
 ) -> list[Route]:
     """The routes of this module. `name_instance` returns the name of this server's data."""
-    site, shown = reader.site, partial(_lists, reader, lists, imports)
+    site, shown = reader.site, partial(_lists, reader, lists, imports, settings_of)
     exported = partial(_export, reader, accounts, user_export, name_instance, RateLimiter())
     return [
         page(site, LISTS, shown),
@@ -86,22 +88,27 @@ async def _brought(lists: FeedLists, user: str, since: float, now: float) -> lis
         record = records.get(follow.feed) or FeedRecord(follow.feed, follow.url)
         condition = FeedCondition.of(record, now)
         name = feed_name(follow, record)
-        state = "failing" if condition.needs_attention else "waiting" if condition.state == "new" else "read"
-        return BroughtFeed(follow, uid, name, state, condition)
+        if condition.needs_attention:
+            return BroughtFeed(follow, uid, name, "failing", condition)
+        return BroughtFeed(follow, uid, name, "waiting" if condition.state == "new" else "read", condition)
 
     # In a thread, because there may be thousands of feeds.
     rows = await asyncio.to_thread(lambda: [read(*one) for one in begun])
     return sorted(rows, key=lambda row: ("failing", "waiting", "read").index(row.state))
 
 
-async def _lists(reader: ReaderSite, lists: FeedLists, imports: ListImports, visit: PageVisit) -> Response:
+async def _lists(
+    reader: ReaderSite, lists: FeedLists, imports: ListImports, settings_of: SettingsOf, visit: PageVisit
+) -> Response:
     """Progress and result of the last import with each of its feeds, and the field for another one."""
     user = await reader.user(visit)
     latest = await imports.latest(user)
     brought = await _brought(lists, user, latest.begun, visit.now) if latest is not None and latest.report else []
+    uid = brought[0].uid if brought else ""
     return visit.page(
         "lists.html",
         latest=latest,
+        unread=(await settings_of(user, uid)).first_fetch_unread if uid else None,
         brought=ListPart.of(brought, visit.query.get("from", ""), MOST_SHOWN),
         states=Counter(row.state for row in brought),
         can_be_undone=latest is not None and latest.can_be_undone(visit.now),

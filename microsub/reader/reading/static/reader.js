@@ -10,6 +10,11 @@ function leaveOut({ target }) {
     const letter = document.createElement("span");
     [letter.className, letter.ariaHidden, letter.textContent] = ["face", "true", target.dataset.letter];
     target.replaceWith(letter);
+    if (performance.getEntriesByName(target.src).at(-1)?.responseStatus === 429) { // too many at once: the letter stands until it comes
+      target.loading = "eager";
+      target.addEventListener("load", () => letter.replaceWith(target));
+      setTimeout(() => (target.src = target.src), 10000);
+    }
   } else if (target.matches?.(".post img")) {
     (target.closest(".photos a, a[data-whole]") || target).hidden = true;
   }
