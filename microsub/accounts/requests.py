@@ -14,14 +14,12 @@ class AppRequests:
     """The steps before and after the requests of apps. Times are Unix seconds.
 
     `changed` is called after a change of declarations of backend.json, and makes the server read those of all users;
-    `follows_changed` then with that user, `topics_changed` with a user whose topics may have changed, `used` with each
-    valid token.
+    `topics_changed` with a user whose topics may have changed, `used` with each valid token.
     """
 
     quotas: UserQuotas
     used: Callable[[Credential, float], None]
     changed: Callable[[], None]
-    follows_changed: Callable[[str], Awaitable[None]]
     topics_changed: Callable[[str, float], Awaitable[object]]
 
     async def begun(self, user: str, now: float) -> None:
@@ -32,6 +30,5 @@ class AppRequests:
         """Announce which data of the user a request may have changed: declarations of backend.json, hub topics."""
         if declarations:
             self.changed()
-            await self.follows_changed(user)
         if topics:
             await self.topics_changed(user, now)

@@ -2,7 +2,7 @@
 
 One worker at a time reads all feeds and stores their order by health, the follows of those that can't be read, the
 hosts that are held, and sums. A page reads these, and the records of the feeds that it shows. Polls note at once which
-feeds begin and cease to be readable; a survey corrects what they couldn't.
+feeds begin and cease to be readable, and changes of follows what they change; a survey corrects what they couldn't.
 """
 
 from __future__ import annotations
@@ -20,13 +20,22 @@ import orjson
 from microsub.base.errors import StoreError, StoreUnavailable
 from microsub.base.periodic import RoundTiming, run_periodically
 from microsub.base.urls import host_of
-from microsub.feeds import FAILURE_FIELDS, FeedCondition, FeedRecord, Feeds, Schedule, fails, push_health, state_of
-from microsub.model.reader import Subscription
+from microsub.feeds import (
+    FAILURE_FIELDS,
+    FeedCondition,
+    FeedRecord,
+    Feeds,
+    FollowerChange,
+    Schedule,
+    fails,
+    push_health,
+    state_of,
+)
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading
 from microsub.redis.scripts import batches
-from microsub.redis.structures import Scores, Value, replace, together
+from microsub.redis.structures import Scores, Value, replace
 
 STATES = ("failing", "gone", "new", "ok", "written")
 """States of followed feeds, most important first."""
@@ -205,25 +214,24 @@ class Survey:
             return {}
         return Counter(name.split("/")[1] for name in names)
 
-    async def note(self, feed: str, former: str = "") -> None:
+    async def note(self, feed: str) -> None:
         """Store for all its followers whether a feed can be read now: of two polls, the later one may be noted first.
 
-        Those of a `former` feed that was merged into it follow that one no longer. A survey corrects what isn't stored.
+        A survey corrects what isn't stored.
         """
         with contextlib.suppress(StoreError):
             for some in batches(await self._follows([feed]), _BATCH):
                 is_failing = await self._fail([feed])
                 await (self._failing.set(dict.fromkeys(some, 0)) if is_failing else self._failing.delete(*some))
-                if former:
-                    await self._failing.delete(*(f"{name.rpartition('/')[0]}/{former}" for name in some))
 
-    async def renew(self, user: str, followed: Mapping[str, Sequence[Subscription]]) -> None:
-        """The same for all that a user follows, after a change of it."""
-        names = [(f"{user}/{uid}/{one.feed}", one.feed) for uid, some in followed.items() for one in some]
-        known = {*await self._failing.beginning(f"{user}/")}
-        failing = await self._fail([feed for _, feed in names])
-        wanted = {name for name, feed in names if feed in failing}
-        await together(self._failing.set(dict.fromkeys(wanted - known, 0)), self._failing.delete(*(known - wanted)))
+    async def note_follower(self, feed: str, user: str, uid: str, action: FollowerChange) -> None:
+        """The same for a channel that has begun or ceased to follow a feed."""
+        name = f"{user}/{uid}/{feed}"
+        with contextlib.suppress(StoreError):
+            if action == "unfollow":
+                await self._failing.delete(name)
+            elif await self._fail([feed]):
+                await self._failing.set({name: 0})
 
     async def _replace_failing(self, troubled: Sequence[str]) -> None:
         """Store the follows of these feeds as those that fail, but read those again that polls have changed since."""

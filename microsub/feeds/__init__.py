@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         FeedRecord,
         Feeds,
         FeedToRead,
+        FollowerChange,
         is_settled,
         pages_of,
         reading_text,

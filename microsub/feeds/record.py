@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from microsub.base.errors import StoreUnavailable
 from microsub.base.urls import canonical_feed_url, host_of, normalise_profile
@@ -159,12 +159,17 @@ _COUNTS = frozenset({"failures", "moved_seen"})
 _NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
 
 
+FollowerChange = Literal["follow", "unfollow"]
+
+
 class Feeds:
     """The feed records and their followers."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self.audience = Audience(redis)
+        self.on_follower: Callable[[str, str, str, FollowerChange], Awaitable[None]] | None = None
+        """Called with a feed, and with user and uid of a channel that was noted as its follower or removed."""
 
     async def ensure(self, url: str, now: float) -> FeedRecord:
         """The feed of that URL in canonical form, created if there is none. Idempotent."""
@@ -359,11 +364,13 @@ class Feeds:
         """Remove a follower; a feed without followers gets a time to live, and its hub is notified soon."""
         await self._follower(feed_id, user, uid, "unfollow")
 
-    async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
+    async def _follower(self, feed_id: str, user: str, uid: str, action: FollowerChange) -> None:
         follower = {"follower": f"{user}/{uid}", "new_edition": secrets.token_hex(8)}
         call = _FOLLOWERS(feed_id, action=action, life=KEEP_UNFOLLOWED, **follower)
         if await self._redis.script(call) == _LAST_LEFT:
             await calendar_of(self._redis, "websub").note({feed_id: 0.0})
+        if self.on_follower is not None:
+            await self.on_follower(feed_id, user, uid, action)
 
     async def keep(self, feed_id: str) -> bool:
         """Keep the feed even without followers; whether that is new."""

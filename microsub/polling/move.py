@@ -67,17 +67,13 @@ DeliverTo = Callable[[str, str, str, Sequence[TimelineItem], float], Awaitable[N
 
 @dataclass(eq=False, repr=False)
 class Mover:
-    """Moves feeds. Everything is idempotent: the next poll finishes an interrupted move.
-
-    `on_merged` gets the id of a feed that another one was merged into, and the id of that one.
-    """
+    """Moves feeds. Everything is idempotent: the next poll finishes an interrupted move."""
 
     feeds: Feeds
     items: Items
     channels: Channels
     schedule: Schedule
     deliver_to: DeliverTo
-    on_merged: Callable[[str, str], Awaitable[None]] | None = None
 
     async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
         """Move `feed` to `url`; unless another feed has that address, ids, items and read state stay."""
@@ -165,8 +161,6 @@ class Mover:
                 await self.feeds.unsubscribe(owner.id, user, uid)
             await self.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
             await self.feeds.unsubscribe(feed.id, user, uid)
-        if self.on_merged is not None:
-            await self.on_merged(owner.id, feed.id)
         await self.schedule.add(owner.id, owner.poll_host, owner.due(now))
 
     async def _newest(self, feed_id: str) -> list[TimelineItem]:

@@ -202,7 +202,7 @@ def _microsub_endpoint(parts: WebParts) -> MicrosubEndpoint:
 
 
 def _app_requests(parts: WebParts) -> AppRequests:
-    return AppRequests(parts.quotas, parts.token_used, parts.changed, parts.follows_changed, parts.topics_changed)
+    return AppRequests(parts.quotas, parts.token_used, parts.changed, parts.topics_changed)
 
 
 def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
@@ -322,11 +322,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
     links = ChannelList(stores.channels, parts.reading.style, parts.survey.attention)
     keeping = (stores.accounts.set_settings, stores.accounts.revise_setting)
 
-    async def follows_changed(user: str, now: float) -> None:
-        await parts.topics_changed(user, now)
-        await parts.follows_changed(user)
-
-    reader = ReaderSite(site, parts.quotas, links, parts.changed, follows_changed, *keeping)
+    reader = ReaderSite(site, parts.quotas, links, parts.changed, parts.topics_changed, *keeping)
     read_state = ReadState(stores.redis, stores.items)
     saved, undo = SavedPosts(stores.redis, stores.items), UndoRecords(stores.redis, read_state)
     faces = FeedFaces(stores.feeds)

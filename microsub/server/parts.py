@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from urllib.parse import urlsplit
 
@@ -21,7 +20,6 @@ from microsub.accounts import (
 from microsub.admin import Figures, Health, Hours, ServerState, Survey, server_state
 from microsub.articles import ArticleStage, PageReader
 from microsub.backend_file import Configuration
-from microsub.base.errors import StoreError
 from microsub.base.sealing import KeyFile
 from microsub.base.settings import Settings
 from microsub.cache import CachingFetcher
@@ -292,11 +290,6 @@ class WebParts:
     def topics_changed(self) -> Callable[[str, float], Awaitable[object]]:
         """Called with a user whose topics may have changed, and the time."""
         return _ignored if self.topics is None else noting_topics(self.stores)
-
-    async def follows_changed(self, user: str) -> None:
-        """Renew which of the feeds that a user follows can't be read, after a change of them."""
-        with suppress(StoreError):  # a survey corrects it
-            await self.survey.renew(user, await self.stores.channels.all_subscriptions(user))
 
     @cached_property
     def sources(self) -> Sources:

@@ -134,9 +134,7 @@ def feed_poller(
         stores.events,
         fetcher,
         parser,
-        mover=Mover(
-            *(stores.feeds, stores.items, stores.channels, stores.schedule, filling.deliver_to, survey(stores).note)
-        ),
+        mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling.deliver_to),
         settings=stores.effective.instance,
         clock=stores.clock,
         on_answered=None if subscriber is None else subscriber.polled,

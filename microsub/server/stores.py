@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub import accounts, backend_file, feeds, identity, micropub, notices, outputs, posts, timelines, transfer
+from microsub import (
+    accounts,
+    admin,
+    backend_file,
+    feeds,
+    identity,
+    micropub,
+    notices,
+    outputs,
+    posts,
+    timelines,
+    transfer,
+)
 from microsub.base.sealing import KeyFile
 from microsub.base.settings import Settings, mask_password
 from microsub.base.urls import is_loopback, parts_of
@@ -92,7 +104,9 @@ class Stores:
     @cached_property
     def feeds(self) -> Feeds:
         """See `feeds.record`."""
-        return feeds.Feeds(self.redis)
+        made = feeds.Feeds(self.redis)
+        made.on_follower = admin.Survey(self.redis, made, self.schedule).note_follower
+        return made
 
     @cached_property
     def items(self) -> posts.Items:

@@ -164,15 +164,16 @@ async def test_of_two_polls_the_later_one_decides_about_a_sign(server: World) ->
     assert await _signs(server) == set()
 
 
-async def test_a_sign_follows_a_merge(server: World) -> None:
-    """The followers of the feed before it get the sign of the one that they follow now."""
-    former, feed = await _feed(server, "former", failures="1"), await _feed(server, "feed", failures="1")
-    await server.feeds.unsubscribe(feed, "ann", "home")
-    await _survey(server).note(former)
-    await server.feeds.unsubscribe(former, "ann", "home")
-    await server.feeds.subscribe(feed, "ann", "home")
-    await _survey(server).note(feed, former)
+async def test_signs_follow_changes_of_follows(server: World) -> None:
+    """Wherever they come from: apps, pages, commands, merges. One that can't be stored is no obstacle."""
+    feed, following = await _feed(server, "feed", followed=False, failures="1"), server.parts.following
+    url = "https://feed.example/feed"
+    await following.follow("ann", "home", url, server.now)
     assert await _signs(server) == {feed}
+    await following.unfollow("ann", "home", url, server.now)
+    assert await _signs(server) == set()
+    await Survey(Full(server.redis), server.feeds, server.schedule).note_follower(feed, "ann", "home", "follow")
+    assert await _signs(server) == set()
 
 
 async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:
