@@ -279,7 +279,7 @@ class TimelinePages:
         return newest.encode() if newest is not None else ""
 
     async def _news(self, visit: PageVisit) -> Response:
-        """The unread counts, the lines of channels with signs, the states of posts that a page lists, and how many have
+        """The unread counts, the signs beside channels, the states of posts that a page lists, and how many have
         arrived `before` its first one.
 
         For its script: others of the user's pages and devices may have marked and saved them.
@@ -294,7 +294,8 @@ class TimelinePages:
         if count > _MOST_NEW:
             text = visit.translate(Sentence(N_("More than {num} new posts"), num=_MOST_NEW))
         states = {id_: row.is_read + 2 * row.is_saved for id_, row in rows.items()}
-        signs = {link.uid: link.line for link in links if link.attention}
+        sign = visit.site.pages.macro("links.html", "channel_sign", visit.language)
+        signs = {link.uid: sign(link) for link in links if link.attention}
         return data_reply({"new": count, "text": text, "unread": links.unread, "signs": signs, "states": states})
 
     async def _arrived(self, user: str, visit: PageVisit) -> int:

@@ -20,12 +20,12 @@ function around() {
   return JSON.stringify(ids);
 }
 
-/** Show beside which channels feeds can't be read; `lines` are those of such channels in their list. */
-function showSigns(lines) {
+/** Show beside which channels feeds can't be read. */
+function showSigns(signs) {
   for (const link of document.querySelectorAll("#channels [data-channel]")) {
     const before = link.parentElement.querySelector(":scope > .attention");
-    const page = new DOMParser().parseFromString(lines[link.dataset.channel] ?? "", "text/html");
-    const sign = page.querySelector(".attention");
+    const html = signs[link.dataset.channel];
+    const sign = html && new DOMParser().parseFromString(html, "text/html").querySelector(".attention");
     if (before && sign) {
       before.replaceChildren(...sign.childNodes); // it may have the focus
     } else if (sign) {
