@@ -640,8 +640,8 @@ async def test_another_tab_shows_what_is_read(browser: Browser, server: ReadingS
 
         async def with_sign(route: Route) -> None:
             reply = await route.fetch()
-            line = "<li><a>Home</a><a class=attention href=/channels>2</a></li>"
-            await route.fulfill(response=reply, json={**await reply.json(), "signs": {"home": line}})
+            sign = "<a class=attention href=/channels>2</a>"
+            await route.fulfill(response=reply, json={**await reply.json(), "signs": {"home": sign}})
 
         for path in ("/channel/home?show=all", "/channel/global?show=all", ""):
             if path:
@@ -1248,11 +1248,14 @@ RIGHTMOST = """async (png) => {
 
 
 async def test_unread_posts_have_a_dot_in_every_view(browser: Browser, server: ReadingServer) -> None:
-    """Until it is marked; cards are as wide as the line above them.
+    """Until it is marked, and apart from the title in either direction of writing; cards are as wide as the line above.
 
     On a phone, a long word breaks beside the dot. A mark that is cut off is none of its ellipsis.
     """
-    dot = "title => parseFloat(getComputedStyle(title, '::before').paddingInlineEnd) || 0"
+    dot = """title => {
+      const { paddingInlineStart: wide, marginInlineEnd: apart } = getComputedStyle(title, "::before");
+      return Math.min(parseFloat(wide), parseFloat(apart)) || 0;
+    }"""
     async with tab(browser) as here:
         page = await server.sign_in(here, "wes", "/channel/home?show=all")
         for view in ("List", "Cards", "Full"):
