@@ -1396,7 +1396,10 @@ async def beginning(page: Page, url: str, cut: str) -> list[str]:
 
 
 async def test_the_rest_of_a_page_moves_nothing(browser: Browser, server: ReadingServer) -> None:
-    """A slow connection brings a page in parts: the first ones stay where they are when the rest comes."""
+    """A slow connection brings a page in parts: the first ones stay where they are when the rest comes.
+
+    A page whose heading never comes is painted nevertheless, after a while.
+    """
     parts = {"/saved": '<form class="looks"', "/feed": "<tbody>", "/channel/home?show=all": "<article"}
     async with tab(browser) as here:
         await here.intercepts()
@@ -1408,6 +1411,7 @@ async def test_the_rest_of_a_page_moves_nothing(browser: Browser, server: Readin
             await page.goto(f"{server.url}{path}")
             after = await page.locator(SHOWN).evaluate_all(CORNERS)
             assert set(before) <= set(after), (path, size, set(before) - set(after))
+        await expect(page.locator("link[rel=expect]")).to_have_count(0)
 
 
 async def test_the_heading_of_saved_posts_is_one_line_on_a_phone(browser: Browser, server: ReadingServer) -> None:
