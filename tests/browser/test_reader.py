@@ -372,8 +372,8 @@ async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Libra
     """Only with that setting. A restored position, a jump by keys and loading mark nothing."""
     async with window(browser) as here:
         page = await library.sign_in(here, "scroller", "/display")
-        await page.get_by_label("Posts are marked as read as you scroll past them").check()
-        await here.press("Save")
+        async with page.expect_response("**/display"):
+            await page.get_by_label("Posts are marked as read as you scroll past them").check()
         await page.goto(f"{library.url}/channel/home?show=all")
         await page.wait_for_timeout(1700)
         await page.mouse.move(600, 500)
@@ -445,8 +445,8 @@ async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library
         assert not await page.locator("#channels, .acts, .views, .top").first.is_visible()
         await page.emulate_media(media="screen", color_scheme="dark")
         await page.goto(f"{library.url}/display")
-        await page.get_by_label("Light").check()
-        await here.press("Save")
+        async with page.expect_response("**/display"):
+            await page.get_by_label("Light").check()
         assert await page.evaluate(ground) == light
         await page.set_viewport_size({"width": 320, "height": 800})
         for path in ("/", "/channel/home?show=all", "/saved", "/search", "/display"):

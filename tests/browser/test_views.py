@@ -1248,7 +1248,9 @@ RIGHTMOST = """async (png) => {
 
 
 async def test_unread_posts_have_a_dot_in_every_view(browser: Browser, server: ReadingServer) -> None:
-    """Until it is marked, and apart from the title in either direction of writing; cards are as wide as the line above.
+    """Until it is marked, which moves no title in lines and cards, and apart from the title in either direction.
+
+    Cards are as wide as the line above.
 
     On a phone, a long word breaks beside the dot. A mark that is cut off is none of its ellipsis.
     """
@@ -1256,16 +1258,23 @@ async def test_unread_posts_have_a_dot_in_every_view(browser: Browser, server: R
       const { paddingInlineStart: wide, marginInlineEnd: apart } = getComputedStyle(title, "::before");
       return Math.min(parseFloat(wide), parseFloat(apart)) || 0;
     }"""
+    begins = """title => {
+      const words = document.createRange();
+      words.selectNodeContents(title);
+      return words.getBoundingClientRect().left;
+    }"""
     async with tab(browser) as here:
         page = await server.sign_in(here, "wes", "/channel/home?show=all")
         for view in ("List", "Cards", "Full"):
             await look(page, view)
             title = page.locator(".post h2 a").first
             assert await title.evaluate(dot) >= 6, view
+            left = await title.evaluate(begins)
             await page.locator(".post").first.focus()
             await page.keyboard.press("m")
             await page.locator(".post.is-read").wait_for()
             assert await title.evaluate(dot) == 0, view
+            assert view == "Full" or await title.evaluate(begins) == left, view
             await page.keyboard.press("m")
             await page.locator(".post.is-read").wait_for(state="detached")
         await look(page, "Cards")
@@ -1706,7 +1715,8 @@ async def test_reading_times_have_their_place(browser: Browser, server: ReadingS
     async with tab(browser) as here:
         page = await server.sign_in(here, "wes", "/display")
         await page.get_by_label("Minutes that a post takes, beside its date").check()
-        await here.press("Save")
+        async with page.expect_navigation(wait_until="load"):
+            await page.locator(".display form").evaluate("form => form.submit()")
         await page.goto(f"{server.url}/channel/home?show=all")
         await look(page, "List")
         feed = await page.locator(".post .from a").first.get_attribute("href")

@@ -372,6 +372,10 @@ async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisito
     assert len(page.tree.css(".sources .trouble")) == 1
     assert [node.text() for node in page.tree.css(".sources h3")] == ["https://broken.example/feed"]
     assert "1 feed can’t be read" in page.tree.css_first("#sources").text()
+    lines = (await ann.get("/channels/home")).tree.css(".lined > li")
+    ways = [line.css_first("a.own").attributes["href"] for line in lines]
+    assert ways == [f"/feed/{feed}/settings?channel=home" for feed in ("1", "2")]
+    assert lines[1].css_first("p.trouble").text() == "Status: 500."
     await server.feeds.update(quiet.id, trouble)
     table = await ann.get("/feed")
     assert table.tree.css_first("p .trouble").text() == "2 can’t be read"

@@ -274,6 +274,8 @@ async def test_a_channel_unfolds_to_its_feeds(ann: ReadingVisitor, server: World
         page = await ann.get(path)
         rows = page.tree.css(".branch li")
         assert [" ".join(row.text().split()) for row in rows] == ["AA blog2 unread", "AAnother"], path
+        names = [row.css_first(".name") for row in rows]
+        assert [name.attributes["title"] for name in names] == ["A blog", "Another"], "they may be cut"
         assert ["none" in (row.attributes.get("class") or "") for row in rows] == [False, True]
     ids = await ann.reader.ids("home")
     await ann.reader.post(action="timeline", method="mark_read", channel="home", **{"entry[]": ids[:1]})

@@ -90,11 +90,27 @@ function twin() {
   return players.find((one) => one.hidden);
 }
 
+/** What stands above the bar knows its height, which its message and its unfolded controls change. */
+const height = new ResizeObserver(() => document.documentElement.style.setProperty("--player", `${bar()?.offsetHeight}px`));
+
+/** The button of the episode that plays shows that, in lists, too. */
+function showPlaying() {
+  const file = sound()?.paused === false ? sound().dataset.file : null;
+  for (const sign of document.querySelectorAll("[data-act=play] use")) {
+    const button = sign.closest("button");
+    button.ariaCurrent = button.value === file ? "true" : null;
+    sign.setAttribute("href", button.value === file ? "#i-playing" : "#i-play");
+  }
+}
+
 function prepare(starts) {
   const [audio, own] = [sound(), twin()];
+  height.disconnect();
   if (!audio) {
     return;
   }
+  height.observe(bar());
+  ["play", "playing", "pause"].forEach((name) => audio.addEventListener(name, showPlaying));
   const last = remembered();
   const plays = last.on && last.file === audio.dataset.file;
   isWaiting = false;
