@@ -710,8 +710,11 @@ async def test_an_episode_of_a_list_plays_by_one_press(browser: Browser, server:
         assert page.url == f"{server.url}/channel/sounds?show=all"
         assert await page.evaluate("document.activeElement.tagName") == "BUTTON"
         file = await page.evaluate(f"{BAR}.dataset.file")
+        playing = page.locator("[data-act=play][aria-current=true]")
+        await expect(playing).to_have_attribute("value", file)
         await page.keyboard.press("P")
         await page.wait_for_function(f"() => {BAR}.paused")
+        await expect(playing).to_have_count(0)
         await page.keyboard.press("P")
         await page.wait_for_function(f"() => !{BAR}.paused")
         await page.keyboard.press("P")
@@ -802,6 +805,7 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
     """At the end of a post's page, too, and on the bar of a list; with large text its title can still be read.
 
     It covers no notice, and with text of twice the size, as on a screen of 195 pixels, at most a quarter of the screen.
+    On a desk, one with a message covers no action.
     """
     async with tab(browser) as here:
         page = await server.sign_in(here, "presser", "/channel/more?show=all")
@@ -810,8 +814,15 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
             await page.locator(".post h2 a").first.click()
         await page.get_by_role("button", name="Play while reading on").click()
         await page.locator("#listening").wait_for()
-        await page.evaluate("scrollTo(0, 1e6)")
         box = "(it) => document.querySelector(it).getBoundingClientRect()"
+        await page.set_viewport_size({"width": 1280, "height": 300})
+        message = "text => document.querySelector('#listening > small').textContent = text"
+        await page.evaluate(message, "This file plays only from its beginning.")
+        ends = "document.querySelector('.acts').getBoundingClientRect().bottom"
+        await page.wait_for_function(f"Math.abs({ends} - document.getElementById('listening').offsetTop) <= 1")
+        await page.evaluate(message, "")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.evaluate("scrollTo(0, 1e6)")
         player, acts = await page.evaluate(box, "#listening"), await page.evaluate(box, ".acts")
         assert abs(player["bottom"] - acts["top"]) <= 2
         assert acts["bottom"] == 844
