@@ -15,7 +15,7 @@ from microsub.timelines.channels.follows import read_subscription
 from microsub.web.display import ORDERS, Choices
 
 LAST_CHOICE = ""
-"""The field with the last choice, for channels without one of their own."""
+"""The field with the last choice, for channels without one of their own; only its order isn't for these."""
 _MOST_KNOWN = 10_000
 
 
@@ -44,7 +44,7 @@ class ChannelDisplay(Choices):
 
 
 class ChannelDisplays:
-    """Keeps the display of each channel of each user. A new channel has the user's last choice."""
+    """Keeps the display of each channel of each user. A new channel has the view and headings that were chosen last."""
 
     def __init__(self, redis: Redis) -> None:
         self._of = Hash.at(redis, keys.displays)
@@ -59,7 +59,9 @@ class ChannelDisplays:
         """The display of a channel, or of one of its feeds, whose view may be its own. One round trip."""
         follows = self._follows(user, uid)
         (own, last), follow = await together(self._of(user).get_many((uid, LAST_CHOICE)), follows.get(feed))
-        found = ChannelDisplay.read(text(own or last) or "")
+        found = (
+            ChannelDisplay.read(text(own) or "") if own else replace(ChannelDisplay.read(text(last) or ""), order="")
+        )
         if follow is not None and (view := read_subscription(follows.key, feed, follow).settings.view) is not None:
             found = replace(found, view=view)
         self._known[user, uid, feed] = found

@@ -484,6 +484,13 @@ async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: Reading
         await page.get_by_text("2 posts marked as unread in More.").wait_for()
         await page.goto(server.url + "/channel/more")
         assert not await page.locator("#done p").is_visible()
+        await page.keyboard.press("A")
+        await page.get_by_text("2 posts marked as read in More.").wait_for()
+        await page.locator("#done [data-close]").click()
+        await page.goto(server.url + "/channel/more?show=all")
+        assert not await page.locator("#done p").is_visible()
+        await page.keyboard.press("z")  # for as long as the server can undo it
+        await page.get_by_text("2 posts marked as unread in More.").wait_for()
 
 
 async def test_messages_leave_titles_and_actions_in_view(browser: Browser, server: ReadingServer) -> None:
@@ -707,7 +714,7 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
 
 
 async def test_a_mark_before_that_of_all_posts_stays(browser: Browser, server: ReadingServer) -> None:
-    """Also when the message of the later one has gone; what the server refuses isn't called undone."""
+    """Also when the later ones can't be undone any more; what the server refuses isn't called undone."""
     async with tab(browser) as here:
         await here.intercepts()
         page = await server.sign_in(here, "uma", "/channel/more?show=all")
@@ -720,6 +727,7 @@ async def test_a_mark_before_that_of_all_posts_stays(browser: Browser, server: R
         await expect(said).to_have_text("1 post marked as read in More.")
         await page.clock.fast_forward(61000)
         await expect(said).to_be_hidden()
+        await page.clock.fast_forward(540000)
         await page.keyboard.press("z")
         await expect(said).to_have_text("There is nothing to undo.")
         async with page.expect_response("**/marks"):
@@ -1790,12 +1798,43 @@ async def test_a_line_is_marked_by_mouse(browser: Browser, server: ReadingServer
         await expect(mark).to_be_hidden()
         await line.locator("h2 a").hover()
         await expect(mark).to_be_visible()
+        await expect(line.locator("[data-act=above]")).to_be_visible()
         assert before == await line.locator(".text").bounding_box()
         await mark.click()
         await expect(line).to_contain_class("is-read")
         assert await page.locator(".post.is-open").count() == 0
         await page.keyboard.press("e")
         await page.get_by_text("You can reply from your own site once you allow it in the settings.").wait_for()
+
+
+async def test_a_screen_of_lines_is_turned_by_key(browser: Browser, server: ReadingServer) -> None:
+    """With and without a place, which is then the first line in view; also after the wheel. What is passed is read, if
+    users have chosen that.
+    """
+    top = "document.activeElement.closest('.post')?.getBoundingClientRect().top"
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "viv", "/display")
+        await page.get_by_label("Posts are marked as read as you scroll past them").check()
+        await here.press("Save")
+        await page.set_viewport_size({"width": 1280, "height": 500})
+        await page.goto(server.url + "/channel/home?show=all")
+        await look(page, "List")
+        await page.wait_for_timeout(1700)  # until then, the browser itself may scroll
+        for screen in range(1, 3):
+            await page.keyboard.press("PageDown")
+            assert await page.evaluate("scrollY") == screen * (500 - 48)
+            assert 0 <= await page.evaluate(top) < 60
+            await page.wait_for_timeout(1000)
+        await expect(page.locator(".post.is-read")).not_to_have_count(0)
+        await page.keyboard.press("PageUp")
+        assert await page.evaluate("scrollY") == 500 - 48
+        await page.keyboard.press("PageDown")
+        await page.mouse.move(600, 300)
+        await page.mouse.wheel(0, -2000)
+        await page.wait_for_function("scrollY === 0")
+        await page.keyboard.press("j")
+        assert await page.evaluate("scrollY") == 0
+        assert 0 <= await page.evaluate(top) < 500
 
 
 async def test_channels_narrow_while_one_types(browser: Browser, server: ReadingServer) -> None:

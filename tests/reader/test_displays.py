@@ -53,10 +53,11 @@ async def test_each_channel_keeps_its_view_in_all_browsers(ann: ReadingVisitor) 
 
 
 async def test_a_channel_begins_with_its_oldest_posts(ann: ReadingVisitor) -> None:
-    """The order is the channel's; others keep theirs."""
+    """The order is the channel's; others keep theirs, which is that of the display settings until one is chosen."""
     await ann.publish("b", "a")
     assert titles(await choose(ann, order="oldest")) == ["a", "b"]
     assert titles(await choose(ann, "/channel/home?show=all", order="oldest")) == ["a", "b"]
+    assert titles(await ann.get("/")) == ["b", "a"]
     assert titles(await choose(ann, order="newest")) == ["b", "a"]
 
 

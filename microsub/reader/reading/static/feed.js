@@ -21,11 +21,13 @@ function isAhead(post) {
 const isSeen = (post) => isAhead(post) && post.getBoundingClientRect().top < innerHeight;
 
 let last = null; // the post that had the focus last
+let isMoved = false; // whether the wheel or a finger has moved the page since
 
-/** The post that has the focus, or had it before a press beside the posts, if it is still in view. */
+/** The post that has the focus, or had it before a press beside the posts, unless it was scrolled out of view. */
 export function place() {
   const focused = document.activeElement.closest(".post");
-  return focused ?? (last?.isConnected && isSeen(last) ? last : null);
+  const here = focused ?? last;
+  return here?.isConnected && ((focused && !isMoved) || isSeen(here)) ? here : null;
 }
 
 /** The post of the place that is in view, or the first one in view. */
@@ -521,17 +523,32 @@ export const atPosts = {
   },
 };
 
+const COMMON = 48; // pixels that two screens of lines have in common
+
+/** Go a screen of lines down or up, to the first one in view then, or at the end of the page to its last one; an open line stays. */
+function turnPage(step) {
+  const [before, here] = [scrollY, place()];
+  scrollBy({ top: step * (innerHeight - COMMON), behavior: "instant" });
+  if (!here?.matches(".is-open") || !isSeen(here)) {
+    const first = posts().find((post) => post.getBoundingClientRect().top >= 0);
+    (scrollY === before ? posts().at(step > 0 ? -1 : 0) : first)?.focus({ preventScroll: true });
+  }
+}
+
 function insideFeed(event) {
   const all = posts();
   const at = all.indexOf(document.activeElement.closest(".post"));
-  if (at < 0 || event.altKey || event.metaKey) {
+  const step = { PageDown: 1, PageUp: -1 }[event.key];
+  if (event.altKey || event.metaKey || event.shiftKey || (at < 0 && document.activeElement !== document.body)) {
     return;
   }
-  const to = { PageDown: all[at + 1], PageUp: all[at - 1] }[event.key];
-  if (to && !event.ctrlKey) {
+  if (step && !event.ctrlKey && all[0].matches(".row")) {
     event.preventDefault();
-    go(to);
-  } else if (event.ctrlKey && (event.key === "End" || event.key === "Home")) {
+    turnPage(step);
+  } else if (at >= 0 && step && all[at + step] && !event.ctrlKey) {
+    event.preventDefault();
+    go(all[at + step]);
+  } else if (at >= 0 && event.ctrlKey && (event.key === "End" || event.key === "Home")) {
     event.preventDefault();
     const behind = document.querySelector("#older a:not([hidden])") || document.querySelector("footer a");
     const before = document.querySelector(".views a, .views button, .home");
@@ -556,7 +573,12 @@ export function prepareFeed() {
     return;
   }
   number();
-  feed.addEventListener("focusin", ({ target }) => (last = target.closest(".post") ?? last));
+  feed.addEventListener("focusin", ({ target }) => {
+    [last, isMoved] = [target.closest(".post") ?? last, false];
+  });
+  for (const kind of ["wheel", "touchmove"]) {
+    addEventListener(kind, () => (isMoved = true), { passive: true });
+  }
   goBack();
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
@@ -564,7 +586,7 @@ export function prepareFeed() {
   setInterval(nameDays, MINUTE);
   document.querySelector(".looks")?.addEventListener("submit", keepInView);
   document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepShowing));
-  feed.addEventListener("keydown", insideFeed);
+  addEventListener("keydown", insideFeed);
   feed.addEventListener("click", (event) => {
     const { id } = event.target.closest("[data-original]")?.closest(".post").dataset ?? {};
     if (id && !isOn(id, "read")) {

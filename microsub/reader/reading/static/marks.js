@@ -5,7 +5,8 @@ const feed = document.getElementById("feed");
 const texts = document.getElementById("channels")?.dataset ?? {};
 const bar = document.getElementById("done");
 const UNDOABLE = 60000; // milliseconds for which a message offers to undo
-const UNDOABLE_ONE = 8000; // if it is about one post, which can also be changed back where it is
+const UNDOABLE_ONE = 8000; // if it is about one post, which can also be changed back where it is, or about older marks
+const LASTING = 600000; // milliseconds for which the key undoes marks of many posts, as long as the server can
 let hiding = 0;
 let turns = 0; // how many actions there have been
 let newest = 0; // the turn of the message that is shown
@@ -227,7 +228,7 @@ export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (
   }
   newest = turn;
   bar.classList.remove("quiet");
-  takeAlong(text, undo, until);
+  takeAlong(undo, until);
   const form = document.getElementById("undo");
   if (form) {
     form.elements.undo.value = undo;
@@ -257,28 +258,27 @@ export const tell = (name) => say(texts[name]);
 /** Say that nothing is unread, unless that covered the undo of what was marked. */
 export const tellNothing = (name) => isOffered() || tell(name);
 
-/** Keep a message for the next pages of this tab, which show it as long as it can be undone. */
-function takeAlong(text, undo, until) {
-  if (undo && !isOfOne(undo)) {
-    sessionStorage.setItem("said", JSON.stringify([text, undo, until]));
-  } else {
-    sessionStorage.removeItem("said");
-  }
+const NONE = { turn: 0, until: 0, lasts: 0 };
+let mass = NONE; // the last marks of many posts: what was said, until when it is shown, and until when they can be undone
+
+/** Keep those marks for the next pages of this tab, which go on showing a message about them that wasn't covered. */
+function takeAlong(undo, until) {
+  sessionStorage.setItem("said", JSON.stringify({ ...mass, until: undo && undo === mass.undo ? until : 0 }));
 }
 
-const NONE = { turn: 0, until: 0 };
-let mass = NONE; // the last marks of many posts: what was said, and until when they can be undone
-
 /** Say how many posts were marked, with a button that undoes it. */
-function sayMass(text, undo, turn, until = Date.now() + UNDOABLE, first = "") {
-  mass = { text, undo, turn, until };
+function sayMass(text, undo, turn, until = Date.now() + UNDOABLE, first = "", lasts = Date.now() + LASTING) {
+  mass = { text, undo, turn, until, lasts };
   say(text, undo, turn, until, first);
 }
 
 function sayAgain() {
-  const [text, undo, until] = JSON.parse(sessionStorage.getItem("said") || "[]");
-  if (until > Date.now() && bar?.querySelector("p").hidden && document.getElementById("undo")) {
-    sayMass(text, undo, (turns += 1), until);
+  const kept = JSON.parse(sessionStorage.getItem("said")) ?? NONE;
+  if (kept.lasts > Date.now() && document.getElementById("undo")) {
+    mass = { ...kept, turn: 0 };
+    if (kept.until > Date.now() && bar.querySelector("p").hidden) {
+      sayMass(kept.text, kept.undo, (turns += 1), kept.until, "", kept.lasts);
+    }
   }
 }
 
@@ -385,8 +385,8 @@ export async function takeBack(button) {
     if (await change(name, id)) {
       sayUndone(now, name); // unless something newer has been said meanwhile
     }
-  } else if (mass.until > Date.now()) {
-    sayMass(mass.text, mass.undo, (turns += 1), mass.until); // a message has covered it
+  } else if (mass.lasts > Date.now()) {
+    sayMass(mass.text, mass.undo, (turns += 1), mass.until, "", mass.lasts); // it has gone, or a message has covered it
     await undo(document.getElementById("undo"));
   } else {
     tell("lasting");
@@ -444,7 +444,7 @@ async function undo(form) {
     mass = mass.undo === id ? NONE : mass;
     showChanged(told, again, 1);
     if (told.undo) {
-      sayMass(told.before, told.undo, told.turn, undefined, told.text); // the marks before these
+      sayMass(told.before, told.undo, told.turn, Date.now() + UNDOABLE_ONE, told.text); // the marks before these
     } else {
       say(told.text, "", told.turn);
     }
