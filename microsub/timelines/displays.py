@@ -59,9 +59,8 @@ class ChannelDisplays:
         """The display of a channel, or of one of its feeds, whose view may be its own. One round trip."""
         follows = self._follows(user, uid)
         (own, last), follow = await together(self._of(user).get_many((uid, LAST_CHOICE)), follows.get(feed))
-        found = (
-            ChannelDisplay.read(text(own) or "") if own else replace(ChannelDisplay.read(text(last) or ""), order="")
-        )
+        found = ChannelDisplay.read(text(own or last) or "")
+        found = found if own else replace(found, order="")
         if follow is not None and (view := read_subscription(follows.key, feed, follow).settings.view) is not None:
             found = replace(found, view=view)
         self._known[user, uid, feed] = found

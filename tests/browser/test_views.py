@@ -1808,8 +1808,8 @@ async def test_a_line_is_marked_by_mouse(browser: Browser, server: ReadingServer
 
 
 async def test_a_screen_of_lines_is_turned_by_key(browser: Browser, server: ReadingServer) -> None:
-    """With and without a place, which is then the first line in view; also after the wheel. What is passed is read, if
-    users have chosen that.
+    """With and without a place, which is then the first line in view; also after the wheel. Lines that pass are
+    read, if users have chosen that.
     """
     top = "document.activeElement.closest('.post')?.getBoundingClientRect().top"
     async with tab(browser) as here:

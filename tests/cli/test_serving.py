@@ -169,7 +169,7 @@ async def test_a_greeting_has_only_tokens_of_declared_users(tmp_path: Path) -> N
 
 
 def test_commands_that_need_data_create_no_folder(folder: Path) -> None:
-    """In the wrong folder it says so in one line, names the folder and the flag, and creates no file."""
+    """In the wrong folder one line names the folder and the flag, and creates no file."""
     commands = (
         *("user list", "user list --json", "user add bob", "user invite bob", "user remove bob", "token list a"),
         *("token revoke a b", "token create bob", "token service create planet", "poll", "cleanup", "events"),
