@@ -1814,8 +1814,8 @@ async def test_a_screen_of_lines_is_turned_by_key(browser: Browser, server: Read
     top = "document.activeElement.closest('.post')?.getBoundingClientRect().top"
     async with tab(browser) as here:
         page = await server.sign_in(here, "viv", "/display")
-        await page.get_by_label("Posts are marked as read as you scroll past them").check()
-        await here.press("Save")
+        async with page.expect_response("**/display"):
+            await page.get_by_label("Posts are marked as read as you scroll past them").check()
         await page.set_viewport_size({"width": 1280, "height": 500})
         await page.goto(server.url + "/channel/home?show=all")
         await look(page, "List")
