@@ -263,7 +263,9 @@ let mass = NONE; // the last marks of many posts: what was said, until when it i
 
 /** Keep those marks for the next pages of this tab, which go on showing a message about them that wasn't covered. */
 function takeAlong(undo, until) {
-  sessionStorage.setItem("said", JSON.stringify({ ...mass, until: undo && undo === mass.undo ? until : 0 }));
+  if (document.getElementById("undo")) { // a post's page knows of none
+    sessionStorage.setItem("said", JSON.stringify({ ...mass, until: undo && undo === mass.undo ? until : 0 }));
+  }
 }
 
 /** Say how many posts were marked, with a button that undoes it. */
