@@ -127,6 +127,10 @@ class TimelinePlace:
         """The address of the same place with all or only unread posts."""
         return replace(self, show=show).start
 
+    def of_feed(self, source: str, uid: str) -> str:
+        """The address of one feed's posts in that channel: unread ones, or all, as here."""
+        return TimelinePlace(uid, self.show, source).start
+
     def sorted(self, *, best: bool) -> str:
         """The address of the same search with the best matches first, or the newest ones."""
         return replace(self, best=best).start

@@ -344,6 +344,11 @@ async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, li
         async with page.expect_event("load"):
             await page.go_back()
         assert await focused(page) == "Post 37"  # the next one, because 38 is no longer unread
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Post 36", exact=True).click()
+        async with page.expect_event("load"):
+            await page.keyboard.press("F")
+        assert page.url.endswith("&show=unread")  # as the list was
 
 
 async def test_further_posts_come_by_scrolling(browser: Browser, library: Library) -> None:

@@ -147,14 +147,14 @@ async def test_one_source(ann: ReadingVisitor) -> None:
     page = await ann.get("/channel/home")
     assert titles(page) == ["b2", "b1", "a2", "a1"]
     sources = [node.attributes["href"] for node in page.tree.css(".byline small a") if "/feed/" in str(node.attributes)]
-    only = await ann.get(f"{sources[0]}&show=unread")
+    only = await ann.get(sources[0])
     assert (only.title, titles(only)) == ("A blog", ["b2", "b1"])
     (settings,) = [one.attributes["href"] for one in only.tree.css(".views a") if one.text() == "Feed settings"]
     assert (await ann.get(settings or "")).tree.css_first("h1").text() == "A blog"
     assert [await onward(ann, path) for path in (sources[0], "/channel/home")] == ["Next: Home 4", "Next: news 1"]
     await ann.mark_all(only)
     assert await ann.titles("/channel/home") == ["a2", "a1"]
-    assert [await onward(ann, f"{sources[0]}{show}") for show in ("", "&show=unread")] == ["Next: Home 2"] * 2
+    assert [await onward(ann, f"{sources[0]}{show}") for show in ("", "&show=all")] == ["Next: Home 2"] * 2
     assert await onward(ann, sources[0].partition("?")[0]) == "Next: All 3"
     for path, is_offered in ((f"{sources[0]}&show=all", False), ("/channel/home?show=all", True)):
         marking = (await ann.get(path)).tree.css_first(".marking")
@@ -556,18 +556,22 @@ async def test_a_feed_has_the_name_that_its_reader_gave_it(ann: ReadingVisitor) 
 
 
 async def test_the_name_of_a_feed_leads_to_its_posts(ann: ReadingVisitor) -> None:
-    """As the byline or next to it; a guest's name leads to the guest, and in the list of the feed to its site."""
+    """As the byline or next to it; a guest's name leads to the guest, and in the list of the feed to its site.
+
+    Somebody who reads unread posts goes on with these.
+    """
     await _named(ann)
     (feed,) = await ann.server.channels.subscriptions("ann", "home")
-    only = f"/feed/{feed.feed}?channel=home"
+    unread, only = f"/feed/{feed.feed}?channel=home&show=unread", f"/feed/{feed.feed}?channel=home"
 
     async def bold(path: str) -> dict[str, str | None]:
         posts = (await ann.get(path)).tree.css(".post")
         links = {one.css_first("h2").text().strip(): one.css_first(".byline b a") for one in posts}
         return {name: link.attributes["href"] if link else None for name, link in links.items()}
 
-    listed, of_feed = await bold("/channel/home"), await bold(only)
-    assert (listed["own"], listed["nobody"]) == (only, only)
+    listed, whole, of_feed = [await bold(path) for path in ("/channel/home", "/channel/home?show=all", only)]
+    assert (listed["own"], listed["nobody"]) == (unread, unread)
+    assert (whole["own"], whole["nobody"]) == (only, only)
     assert listed["guest"] == of_feed["guest"] != only
     assert only not in of_feed.values()
 

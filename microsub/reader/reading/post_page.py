@@ -108,7 +108,7 @@ class PostPages:
             found=TimelinePlace(GLOBAL, "all", words=post.hits.words) if post.hits.words else None,
             text=text,
             at_once=at_once,
-            place=TimelinePlace.of(post.channel, {}),
+            place=TimelinePlace(post.channel, "all"),
             channels=await self._reader.links(visit),
             also=also,
             outputs=await self._outputs.all_of(user),

@@ -240,6 +240,13 @@ export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (
   hiding = setTimeout(() => bar.querySelector("p").hidden = true, until - Date.now());
 }
 
+// On a phone, a message doesn't lie on the text of the post that is opened next; keys and further marks undo as before.
+document.addEventListener("click", ({ target }) => {
+  if (bar && target.closest(".post:not(.is-open)") && !target.closest("button, form") && matchMedia("(max-width: 52rem)").matches) {
+    bar.querySelector("p").hidden = true;
+  }
+});
+
 const isOfOne = (undo) => undo.includes(" ");
 
 const shownFor = (undo) => (isOfOne(undo) ? UNDOABLE_ONE : UNDOABLE);

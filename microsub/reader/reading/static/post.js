@@ -1,6 +1,6 @@
 // A post's own page: opening it marks the post as read, and it leads to the next posts of the list it was opened from.
 // A list takes whole texts from it; the page of the next post is fetched in advance.
-import { article, canLeave, change, isLeaving, isOn, say, tell } from "./marks.js";
+import { article, canLeave, change, feed, isLeaving, isOn, say, tell } from "./marks.js";
 import { localiseTimes } from "./times.js";
 
 const post = document.querySelector(".post.whole");
@@ -11,7 +11,7 @@ const SKIMMED = 500; // milliseconds in which a post that is only skimmed is clo
 
 /** Remember the displayed list, for the pages of its posts. */
 export function rememberList(ids) {
-  sessionStorage.setItem("list", JSON.stringify({ ids, path: location.href }));
+  sessionStorage.setItem("list", JSON.stringify({ ids, path: location.href, show: feed.dataset.show }));
 }
 
 /** The post at which a list goes on after a visit to one of its posts: that post, or the next one still listed. */
@@ -129,6 +129,9 @@ export function preparePost() {
     const id = neighbour(step);
     link.hidden = !id;
     link.href = id ? id + found : "";
+  }
+  if (list.show === "unread" && list.ids.includes(post.dataset.id)) {
+    post.querySelectorAll("[data-its-feed]").forEach((link) => (link.search += "&show=unread"));
   }
   if (!isOn(post.dataset.id, "read")) {
     change("read", post.dataset.id);

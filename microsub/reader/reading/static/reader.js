@@ -21,14 +21,6 @@ function leaveOut({ target }) {
 }
 addEventListener("error", leaveOut, true);
 
-// On a phone, a message doesn't lie on the text of the post that is opened next; keys and further marks undo as before.
-document.addEventListener("click", ({ target }) => {
-  const said = document.querySelector("#done p");
-  if (said && target.closest(".post:not(.is-open)") && !target.closest("button, form") && matchMedia("(max-width: 52rem)").matches) {
-    said.hidden = true;
-  }
-});
-
 for (const image of document.querySelectorAll(".post img")) {
   if (image.complete && image.naturalWidth === 0) {
     if (image.loading === "lazy") {
