@@ -253,12 +253,13 @@ class NativeEndpoint(HttpEndpoint):
     def _foreseen(
         self, scope: Scope, named: Sequence[str], credential: Credential, now: float
     ) -> AbstractContextManager[None]:
-        """Foresight for a request that the app sends again with each sync, with another `ot`."""
+        """Foresight for a request that the app sends with each sync, each time with another `ot`."""
         found = _SINCE.search(scope["query_string"])
         since = [str(int(found[1]) - less) for less in (0, 1)] if found else []
         query = _SINCE.sub(b"", scope["query_string"])
         texts = (credential.digest, scope["method"], scope["path"], *named)
-        return self._foresight.of(short_digest(b"\0".join((query, *map(str.encode, texts)))), now, *since)
+        request = short_digest(b"\0".join((query, *map(str.encode, texts))))
+        return self._foresight.of(credential.digest, request, now, *since)
 
     async def _received(self, exchange: HttpExchange, route: NativeRoute) -> tuple[Params, RequestBody]:
         """The parameters, and the body if it isn't a form. Raises TooManyRequests for many large bodies at once."""

@@ -1,35 +1,50 @@
 """Asks Redis at the beginning of a request, all at once, for the replies that it will probably need.
 
 An app sends the same requests for each of its syncs. While nothing is new, one of them asks Redis the same questions as
-the last time, each of which follows from the reply to the one before. `Foresight` remembers these questions, never
-their replies: it asks all of them together, and a request then waits for Redis once. A question that turns out to be
-another one is asked as usual.
+the last time, each of which follows from the reply to the one before. `Foresight` remembers these questions and asks
+all of them together, so that a request waits for Redis once. A question that turns out to be another one is asked as
+usual.
+
+It also asks what the following requests of the sync will probably ask, and keeps replies for them, for two seconds at
+most and as long as Redis reports no change of a key that they were read from. So a request that follows needn't wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from microsub.base.bounded_cache import BoundedCache
+from microsub.base.errors import StoreError, StoreSilent, StoreUnusable
+from microsub.redis.cluster import key_of, slot_of
+from microsub.redis.multiplexer import Changed
 from microsub.redis.protocol import READS, Arg, Command, Redis, ScriptCall
+
+LIFE = 2.0
+"""Seconds for which a reply is kept, should the report of a change not arrive."""
 
 _MOST_OF_REQUEST = 3000
 """Arguments of questions that are remembered of a request: asking in vain takes about a millisecond."""
 _MOST_OF_REPLIES = 10_000
 """Parts of the replies to them: larger ones are asked for when it is a request's turn, not by all that wait for one."""
 _MOST = 200_000
-"""Arguments that are remembered in all: some megabytes."""
+"""Arguments that are remembered in all, and parts of replies that are kept in all: some megabytes each."""
 
 _Question = tuple[str, tuple[Any, ...]]
 """A method of `Redis`, and its arguments as tuples."""
-Changing = tuple[str | float, ...]
+_Changing = tuple[str | float, ...]
+"""The values of a request that are others each time; the first is its time."""
+_Changes = dict[str | float, str | float]
+_NOW = -math.inf
+"""Stands for the time of the request in questions whose replies are kept."""
 
 
 @dataclass(slots=True)
@@ -39,6 +54,7 @@ class _Request:
     `size` is the number of all arguments, `replied` that of the parts of the replies.
     """
 
+    changing: _Changing
     asked: list[_Question] = field(default_factory=list)
     size: int = 0
     replied: int = 0
@@ -59,6 +75,69 @@ class _Request:
         self.early.clear()
 
 
+class _Kept(NamedTuple):
+    """A reply to a request at time `at`, or the wait for it; `slots` are those of the keys that it was read from."""
+
+    number: int
+    at: float
+    reply: asyncio.Future[Any]
+    slots: frozenset[int]
+    parts: int = 1
+
+
+class _Replies:
+    """The replies that are kept, by question."""
+
+    def __init__(self) -> None:
+        self._kept: BoundedCache[_Question, _Kept] = BoundedCache(_MOST, lambda kept: kept.parts)
+        self._in_slot: defaultdict[int, set[_Question]] = defaultdict(set)
+        self.number = 0
+        """Counts the replies that were kept."""
+
+    def get(self, question: _Question, now: float) -> asyncio.Future[Any] | None:
+        """The future reply, if it is kept."""
+        kept = self._kept.get(question)
+        return kept.reply if kept is not None and kept.at <= now < kept.at + LIFE else None
+
+    def keep(self, question: _Question, now: float, slots: frozenset[int], reply: asyncio.Future[Any]) -> None:
+        """Keep a reply to come, for `LIFE`, unless it is an error or large."""
+        self.number += 1
+        self._kept[question] = _Kept(self.number, now, reply, slots)
+        for slot in slots:
+            self._in_slot[slot].add(question)
+        reply.add_done_callback(partial(self._came, question, self.number))
+        asyncio.get_running_loop().call_later(LIFE, self._forget, question, self.number)
+
+    def changed(self, names: list[bytes] | None) -> None:
+        """Forget the replies that were read from these keys; None: all."""
+        if names is None:
+            self._kept.clear()
+            self._in_slot.clear()
+        for slot in set(map(slot_of, names or ())):
+            for question in self._in_slot.pop(slot, ()):
+                self._kept.pop(question)
+
+    def _came(self, question: _Question, number: int, reply: asyncio.Future[Any]) -> None:
+        kept, failed = self._kept.get(question), reply.cancelled() or reply.exception() is not None
+        if kept is None or kept.number != number:
+            return
+        parts = 0 if failed else _parts(reply.result())
+        if failed or parts > _MOST_OF_REPLIES:
+            self._forget(question, number)
+        else:
+            self._kept[question] = kept._replace(parts=parts)
+
+    def _forget(self, question: _Question, number: int) -> None:
+        kept = self._kept.get(question)
+        if kept is None or kept.number != number:
+            return
+        self._kept.pop(question)
+        for slot in kept.slots:
+            self._in_slot[slot].discard(question)
+            if not self._in_slot[slot]:
+                del self._in_slot[slot]
+
+
 _request: ContextVar[_Request | None] = ContextVar("foresight", default=None)
 
 
@@ -69,13 +148,19 @@ def read_again() -> None:
 
 
 class Foresight:
-    """The connection `redis`, with foresight for the requests that begin with `of`."""
+    """The connection `redis`, with foresight for the requests that begin with `of`.
 
-    def __init__(self, redis: Redis) -> None:
+    `reporting` makes another connection to the same server, which reports changes of the keys that are read by it
+    (`Multiplexed`). Without it, or if it is refused, no reply is kept.
+    """
+
+    def __init__(self, redis: Redis, reporting: Callable[[Changed], Redis] | None = None) -> None:
         self._redis = redis
-        self._known: BoundedCache[Hashable, tuple[Changing, _Request]] = BoundedCache(
-            _MOST, lambda known: 1 + known[1].size
-        )
+        self._known: BoundedCache[Hashable, _Request] = BoundedCache(_MOST, lambda known: 1 + known.size)
+        self._followed: BoundedCache[Hashable, Hashable] = BoundedCache(_MOST_OF_REPLIES)
+        self._latest: BoundedCache[Hashable, tuple[Hashable, float]] = BoundedCache(_MOST_OF_REPLIES)
+        self._replies = _Replies()
+        self._reporting = reporting and reporting(self._replies.changed)
 
     @property
     def is_cluster(self) -> bool:
@@ -83,28 +168,82 @@ class Foresight:
         return self._redis.is_cluster
 
     @contextmanager
-    def of(self, request: Hashable, *changing: str | float) -> Iterator[None]:
+    def of(self, sync: Hashable, request: Hashable, now: float, *changing: str) -> Iterator[None]:
         """Ask early for what this request asked for the last time, and note what it asks for now.
 
-        `changing` are values of the request that are others each time, such as its time: numbers that are arguments of
-        its questions, and texts that are parts of them.
+        `now`, its Unix time, and the texts `changing` are others each time: the time is a number among the arguments
+        of its questions, the texts are parts of them. `sync` has the same value for all requests of an app: what
+        followed this request the last time is asked for too, and its replies are kept.
         """
-        former, known = self._known.get(request) or ((), _Request())
-        changes = {old: new for old, new in zip(former, changing, strict=False) if old != new}
-        present = _Request()
+        known, present = self._known.get(request), _Request((now, *changing))
         token = _request.set(present)
         try:
-            for question in known.asked:
-                method, args = again = _changed(question, changes) if changes else question
-                present.early[again].append(asyncio.ensure_future(getattr(self._redis, method)(*args)))
+            if known is not None and self._has_asked(known, present, now):
+                self._ask_ahead(request, known, present, now)
             yield
-            self._known[request] = changing, present
+            self._known[request] = present
+            self._note_order(sync, request, now)
         except BaseException:
             self._known.pop(request)
             raise
         finally:
             _request.reset(token)
             present.drop()
+
+    def _has_asked(self, known: _Request, present: _Request, now: float) -> bool:
+        """Ask for what is known of the request. False if all replies were kept."""
+        changes, kept = _changes(known.changing, present.changing), self._replies.number
+        for question in known.asked:
+            again = _changed(question, changes)
+            present.early[again].append(asyncio.shield(self._asked(again, now)))
+        return self._replies.number != kept
+
+    def _ask_ahead(self, request: Hashable, known: _Request, present: _Request, now: float) -> None:
+        """Ask for what the requests after this one asked for the last time, but for what will be other values."""
+        same = dict(zip(known.changing, present.changing, strict=False))
+        room, seen = _MOST_OF_REQUEST - known.size, {request}
+        while (request := self._followed.get(request)) not in seen and (after := self._known.get(request)) is not None:
+            room -= after.size
+            if room < 0:
+                return
+            changes = {**same, after.changing[0]: now}
+            unknown: _Changes = {old: "0" for old in after.changing[1:] if old not in same}
+            for question in after.asked:
+                if _slots_of(question) is not None and _changed(question, unknown) == question:
+                    self._asked(_changed(question, changes), now)
+            seen.add(request)
+
+    def _note_order(self, sync: Hashable, request: Hashable, now: float) -> None:
+        before, at = self._latest.get(sync) or (None, -math.inf)
+        self._latest[sync] = request, now
+        if self._reporting is not None and now - at < LIFE:
+            self._followed[before] = request
+
+    def _asked(self, question: _Question, now: float) -> asyncio.Future[Any]:
+        """The future reply to a question at that time, kept if Redis reports its changes."""
+        lasting = _changed(question, {now: _NOW})
+        reply = self._replies.get(lasting, now)
+        if reply is None:
+            slots = _slots_of(question) if self._reporting is not None else None
+            reply = asyncio.ensure_future(self._answer(question, is_reported=slots is not None))
+            reply.add_done_callback(_seen)
+            if slots is not None:
+                self._replies.keep(lasting, now, slots, reply)
+        return reply
+
+    async def _answer(self, question: _Question, *, is_reported: bool) -> Any:
+        method, args = question
+        if is_reported and self._reporting is not None:
+            try:
+                return await getattr(self._reporting, method)(*args)
+            except StoreSilent:
+                raise
+            except StoreUnusable:
+                self._reporting = None
+            except StoreError:
+                pass
+            self._replies.changed(None)
+        return await getattr(self._redis, method)(*args)
 
     async def command(self, *args: Arg) -> Any:
         """See `Redis`, as for the other methods."""
@@ -131,8 +270,9 @@ class Foresight:
         return self._redis.scan(count)
 
     async def aclose(self) -> None:
-        """See `Redis`."""
-        await self._redis.aclose()
+        """Close the connection that reports changes."""
+        if self._reporting is not None:
+            await self._reporting.aclose()
 
     async def _ask(self, method: str, reads: bool, size: int, *args: Any) -> Any:
         request = _request.get()
@@ -147,6 +287,30 @@ class Foresight:
         return await getattr(self._redis, method)(*args)
 
 
+def _seen(reply: asyncio.Future[Any]) -> None:
+    """Mark the error of a reply that nobody may wait for as seen."""
+    if not reply.cancelled():
+        reply.exception()
+
+
+def _slots_of(question: _Question) -> frozenset[int] | None:
+    """The slots of the keys of a question, each part of which uses one; None if a part has no key."""
+    method, (asked, *more) = question
+    if method == "command":
+        keys: Iterable[Arg | None] = [key_of((asked, *more))]
+    elif method == "pipeline":
+        keys = map(key_of, asked)
+    else:
+        calls: Sequence[ScriptCall] = [asked] if method == "script" else asked
+        keys = [names[0] if names else None for _, names, _ in calls]
+    found = list(keys)
+    return None if None in found else frozenset(slot_of(key) for key in found if key is not None)
+
+
+def _changes(former: _Changing, present: _Changing) -> _Changes:
+    return {old: new for old, new in zip(former, present, strict=False) if old != new}
+
+
 def _parts(reply: Any) -> int:
     """The number of values in a reply, and of hundreds of bytes."""
     if isinstance(reply, list):
@@ -158,7 +322,7 @@ def _frozen(part: Any) -> Any:
     return tuple(map(_frozen, part)) if isinstance(part, list | tuple) else part
 
 
-def _changed(part: Any, changes: dict[str | float, str | float]) -> Any:
+def _changed(part: Any, changes: _Changes) -> Any:
     if isinstance(part, tuple):
         return tuple([_changed(one, changes) for one in part])
     if isinstance(part, float):

@@ -1,8 +1,8 @@
 """One connection to Redis for all callers of a process, at very little cost per call.
 
-redis-py's `Connection` connects (TCP, TLS, unix socket, authentication), always in RESP2, so that replies have the
-same shape as in any other implementation of `protocol.Redis`. Redis sends replies in the order of the commands; hiredis
-parses them, and each sets its caller's future.
+redis-py's `Connection` connects (TCP, TLS, unix socket, authentication). Replies have the shape of RESP2, as in any
+other implementation of `protocol.Redis`. Redis sends them in the order of the commands; hiredis parses them, and each
+sets its caller's future.
 
 The reply to a cancelled caller is discarded. A lost connection fails all outstanding calls, since nobody can know
 whether they ran; the next call connects again.
@@ -66,6 +66,8 @@ requests per second: Redis idles while requests are read, then this process idle
 """
 
 _Run = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+Changed = Callable[[list[bytes] | None], None]
+"""Called with the keys that have changed; None stands for all."""
 
 # redis-py packs in Python; hiredis does the same in a tenth of the time.
 _pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub means a 1-tuple
@@ -128,15 +130,24 @@ class Multiplexed:
     """`Redis` for a single server. Belongs to one event loop; connects with the first call.
 
     `changes` override parts of the URL (`host`, `port`). `most_bytes` bounds the replies to one call of an untrusted
-    server: larger replies end the connection.
+    server: larger replies end the connection. `changed` hears of the first change of each key that was read by this
+    connection, before the reply to any later call, and when the connection is lost
+    (https://redis.io/docs/latest/develop/reference/client-side-caching/).
     """
 
     is_cluster = False
 
     def __init__(
-        self, url: str, *, reply_timeout: float = REPLY_TIMEOUT, most_bytes: float = math.inf, **changes: Any
+        self,
+        url: str,
+        *,
+        reply_timeout: float = REPLY_TIMEOUT,
+        most_bytes: float = math.inf,
+        changed: Changed | None = None,
+        **changes: Any,
     ) -> None:
-        self._make = connection_maker(url, **changes)
+        self._make = connection_maker(url, protocol=2 if changed is None else 3, **changes)
+        self._url, self._changes, self._changed = url, changes, changed
         self.name = _name(self._make())
         """The address of the server, without a password."""
         self.outage = Outage(self.name)
@@ -146,6 +157,12 @@ class Multiplexed:
         self._connecting: asyncio.Task[_Link] | None = None
         self._made: AbstractConnection | None = None
         self._closed = False
+
+    def reporting(self, changed: Changed) -> Multiplexed:
+        """Another connection to the same server, which reports changes."""
+        made = Multiplexed(self._url, reply_timeout=self._reply_timeout, changed=changed, **self._changes)
+        made.outage = self.outage
+        return made
 
     @property
     def is_accepted(self) -> bool:
@@ -242,7 +259,11 @@ class Multiplexed:
         try:
             async with asyncio.timeout(self._reply_timeout):  # redis-py waits for replies to AUTH without a limit
                 await connection.connect()  # type: ignore[no-untyped-call]
-            self._link = _Link(connection, self._reply_timeout, self._most_bytes, self.outage)
+                limits = self._reply_timeout, self._most_bytes, self.outage
+                if self._changed is None:
+                    self._link = _Link(connection, *limits)
+                else:
+                    self._link = await _reporting(_ReportingLink(connection, *limits, self._changed))
         except AuthenticationError as error:
             raise StoreUnusable(f"Redis refuses the password of the URL: {error}") from error
         except (RedisError, OSError) as error:
@@ -398,6 +419,51 @@ class _Link(asyncio.Protocol):
         """Fail the outstanding calls and close the socket."""
         self._lose(RedisConnectionError("closed"))
         await self._connection.disconnect(nowait=True)
+
+
+class _ReportingLink(_Link):
+    """A link in RESP3, over which Redis also sends the keys that have changed."""
+
+    def __init__(
+        self, connection: AbstractConnection, reply_timeout: float, most_bytes: float, outage: Outage, changed: Changed
+    ) -> None:
+        super().__init__(connection, reply_timeout, most_bytes, outage)
+        self._changed = changed
+
+    def _hand_out(self, reply: Any) -> None:
+        if isinstance(reply, hiredis.PushNotification):
+            self._changed(reply[1])
+        else:
+            super()._hand_out(_as_in_resp2(reply))
+
+    def _lose(self, error: BaseException) -> None:
+        super()._lose(error)
+        self._changed(None)
+
+
+async def _reporting(link: _ReportingLink) -> _ReportingLink:
+    try:
+        await link.send(_pack(("CLIENT", "TRACKING", "ON")))
+    except ResponseError as error:
+        raise StoreUnusable(f"Redis refuses to report changes: {error}") from error
+    return link
+
+
+def _as_in_resp2(reply: Any) -> Any:
+    """A reply of RESP3 to one of `READS`: maps are lists there, scores texts, and members with scores one list."""
+    if isinstance(reply, dict):
+        return [_as_in_resp2(part) for pair in reply.items() for part in pair]
+    if isinstance(reply, float):
+        return b"%.17g" % reply
+    if isinstance(reply, list | set):
+        parts = [_as_in_resp2(part) for part in reply]
+        has_scores = isinstance(reply, list) and any(_is_scored(part) for part in reply)
+        return [part for pair in parts for part in pair] if has_scores else parts
+    return reply
+
+
+def _is_scored(part: Any) -> bool:
+    return isinstance(part, list) and len(part) == 2 and isinstance(part[1], float)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------

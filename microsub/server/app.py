@@ -79,7 +79,6 @@ from microsub.reader.reading.undo import UndoRecords
 from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
 from microsub.reader.settings import shortcuts as shortcut_pages
-from microsub.redis.foresight import Foresight
 from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
 from microsub.server.parts import WebParts
@@ -245,7 +244,7 @@ def _program_routes(parts: WebParts, site: PageSite) -> list[Route]:
 
 def _native_endpoint(parts: WebParts, site: PageSite) -> NativeEndpoint:
     stores, requests = parts.stores, _app_requests(parts)
-    redis = Foresight(stores.redis)
+    redis = parts.foresight
     channels, feeds, items = Channels(redis), Feeds(redis), Items(redis)
     views = parts.reading.over(redis, channels, feeds, items)
     streams = Streams(redis, channels, views, items, Events(redis))

@@ -54,6 +54,7 @@ from microsub.posts import Imported
 from microsub.reader.answering.answers import Answers
 from microsub.reader.reading.images import Images
 from microsub.redis.attempts import AttemptCounts
+from microsub.redis.foresight import Foresight
 from microsub.search import IndexReader, PostSearch
 from microsub.server.jobs import STAGES, article_stage, figures, letter_retry, store_of_posts, survey
 from microsub.server.stores import (
@@ -111,6 +112,7 @@ class WebParts:
         self.pages = pages
         self.plain = plain
         self.index: IndexReader | None = None
+        self.foresight = Foresight(stores.redis)
         self.clock = stores.clock
         self.token_used: Callable[[Credential, float], None] = lambda _credential, _now: None
         self._private = bool(settings.allow_private_networks)

@@ -15,6 +15,7 @@ from microsub.discovery import PARSE_PATIENCE, PARSE_SECONDS
 from microsub.parsing.pool import ParsePool
 from microsub.reader.first.pages import starter_feeds
 from microsub.redis import keys
+from microsub.redis.foresight import Foresight
 from microsub.redis.tracking import Tracker
 from microsub.search import STANDING_BY, IndexFolder, IndexReader
 from microsub.server.app import create_app
@@ -54,6 +55,7 @@ async def open_app(
         )
         used = ActivityNotes(TokenUse(stores.redis).note)
         parts.token_used = used.note
+        parts.foresight = Foresight(stores.redis, getattr(stores.redis, "reporting", None))  # a cluster has none
         try:
             starters, monitors = starter_feeds(settings.starter_feeds), monitors_of(settings)
             async with _index(settings, stores) as parts.index:
@@ -63,6 +65,7 @@ async def open_app(
             await parts.list_imports.aclose()
             parts.local.close()
             await parts.reading.aclose()
+            await parts.foresight.aclose()
             await used.aclose()
             await cache.aclose()
             await listeners.aclose()

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from microsub.redis.connect import connect
+from microsub.redis.multiplexer import Changed
 from microsub.redis.protocol import Redis
 from microsub.server import stores
 from tests.chaos.worker_process import Mortal
@@ -24,6 +25,10 @@ class Condemned(Mortal):
         super().__init__(redis, trips)
         self._is_condemned = False
         signal.signal(signal.SIGUSR1, self._condemn)
+
+    def reporting(self, changed: Changed) -> Redis:
+        """See `Multiplexed`."""
+        return self._redis.reporting(changed)  # type: ignore[attr-defined]
 
     def _condemn(self, _signal: int, _frame: object) -> None:
         self._is_condemned = True

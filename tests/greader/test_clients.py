@@ -10,6 +10,8 @@ from microsub.accounts import create_app_password
 from microsub.configuration.effective import EffectiveSettings
 from microsub.greader import reads
 from microsub.redis import keys
+from microsub.redis.foresight import Foresight
+from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.scripts import batches
 from microsub.redis.tracking import Tracker
 from microsub.timelines import ItemCache
@@ -224,10 +226,10 @@ async def test_an_interrupted_sync_is_repeated(
 
 
 @pytest.mark.parametrize("kind", CLIENTS, ids=lambda one: one.__name__)
-async def test_requests_with_nothing_new_wait_once(
+async def test_a_sync_with_nothing_new_waits_three_times(
     server: World, alice: Reader, redis_url: str, kind: type[NativeClient]
 ) -> None:
-    """However it asks for its lists, its states and its posts: so a sync of three requests waits three times."""
+    """At most, for Redis; where Redis reports no changes, as in a cluster, once for each request."""
     await server.publish(FEED, *posts(*(f"{number:02}" for number in range(30))))
     await server.publish(OTHER, *posts("z", "y", host="other.example"), title="Another blog")
     for channel, url in (("home", FEED), ("later", OTHER), ("later", FEED)):
@@ -235,11 +237,25 @@ async def test_requests_with_nothing_new_wait_once(
     ids = await alice.ids("home", limit=100)
     await alice.post(action="timeline", method="mark_unread", channel="global", **{"entry[]": ids[:9]})
     await alice.post(action="timeline", method="save", entry=ids[6])
+    for reports in (True, False):
+        waits, sent = await _later_sync(server, redis_url, kind, reports=reports)
+        assert sent >= 3
+        assert len(waits) <= (3 if reports else sent), waits
+
+
+async def _later_sync(
+    server: World, redis_url: str, kind: type[NativeClient], *, reports: bool
+) -> tuple[list[list[str]], int]:
+    """The waits for Redis of a client's later sync, and the number of its requests."""
     redis = InRow(server.redis)
     far = server.through(redis)
     far.effective = EffectiveSettings(far.declared, far.own_settings, remembered=600)
     far.parts.cache = ItemCache(far.items, Tracker(redis_url, keys.ITEM_PREFIX), 1_000_000)
-    client = kind(far, alice.name, await create_app_password(server.accounts, alice.name, "An app", server.now))
+    if reports:
+        far.parts.foresight = Foresight(
+            redis, lambda changed: InRow(Multiplexed(redis_url, changed=changed), beside=redis)
+        )
+    client = kind(far, "alice", await create_app_password(server.accounts, "alice", "An app", server.now))
     await client.sign_in()
     for _ in range(3):
         server.now += 600
@@ -247,6 +263,6 @@ async def test_requests_with_nothing_new_wait_once(
         client.sent.clear()
         await client.sync()
     await far.parts.cache.aclose()
-    waits = [row for row in redis.rows if not all("users:seen" in call for call in row)]  # nobody waits for that note
-    assert len(client.sent) >= 3
-    assert len(waits) <= len(client.sent), waits
+    await far.parts.foresight.aclose()
+    # Nobody waits for the note that the user was seen.
+    return [row for row in redis.rows if not all("users:seen" in call for call in row)], len(client.sent)

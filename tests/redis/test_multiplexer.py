@@ -9,7 +9,7 @@ import redis as redis_py
 from redis.exceptions import OutOfMemoryError, ResponseError
 from structlog.testing import capture_logs
 
-from microsub.base.errors import ConfigError, StoreFull, StoreUnavailable
+from microsub.base.errors import ConfigError, StoreFull, StoreUnavailable, StoreUnusable
 from microsub.redis.connect import connect
 from microsub.redis.multiplexer import AT_ONCE, SILENT, Multiplexed, translate
 from microsub.redis.protocol import Script
@@ -44,6 +44,54 @@ async def test_replies_are_as_redis_sends_them(redis):
     assert await redis.command("ZRANGE", "z", 0, -1, "WITHSCORES") == [b"m", b"1.25"]
     assert await redis.command("SMEMBERS", "none") == []
     assert await redis.command("EVAL", "return {1, {'two', false}}", 0) == [1, [b"two", None]]
+
+
+async def test_a_connection_that_reports_changes(redis, outside):
+    """Each key once after it was read, before the reply to a later call; its replies are those of other connections."""
+    changed = []
+    reporting = redis.reporting(changed.append)
+    outside.hset("h", mapping={"a": "1", "b": "2"})
+    outside.zadd("z", {"x": 1.5, "y": 1700011800123456, "w": float("inf")})
+    outside.sadd("s", "m")
+    outside.xadd("x", {"f": "v"}, "1-1")
+    both = Script("both", "return {redis.call('HGETALL', KEYS[1]), redis.call('ZSCORE', KEYS[2], 'x'), false}")
+    for command in (
+        ("HGETALL", "h"),
+        ("HMGET", "h", "a", "none"),
+        ("ZRANGE", "z", 0, -1, "WITHSCORES"),
+        ("ZRANGE", "z", 0, -1),
+        ("ZREVRANGEBYSCORE", "z", "+inf", "-inf", "WITHSCORES", "LIMIT", 0, 1),
+        ("ZMSCORE", "z", "y", "none"),
+        ("ZSCORE", "z", "x"),
+        ("SMEMBERS", "s"),
+        ("SMISMEMBER", "s", "m", "n"),
+        ("XRANGE", "x", "-", "+"),
+        ("EXISTS", "none"),
+        ("GET", "none"),
+    ):
+        assert await reporting.command(*command) == await redis.command(*command), command
+    assert await reporting.script((both, ["h", "z"], [])) == await redis.script((both, ["h", "z"], []))
+    assert changed == []
+    outside.hset("h", "a", "2")
+    outside.hset("h", "a", "3")
+    outside.set("none", "1")
+    assert await reporting.pipeline([("PING",)]) == [b"PONG"]
+    assert changed == [[b"h"], [b"none"]]
+    outside.client_kill_filter(_id=await reporting.command("CLIENT", "ID"))
+    await wait_until(lambda: changed[-1] is None)
+    assert await reporting.command("GET", "none") == b"1"
+    await reporting.aclose()
+
+
+async def test_a_server_that_reports_no_changes(redis, outside):
+    """A rented one may forbid it. This says so, and goes on without."""
+    outside.acl_setuser("rented", enabled=True, nopass=True, categories=["+@all"], commands=["-client"], keys=["*"])
+    changes = {"username": "rented", "password": "any"}
+    reporting = Multiplexed(redis._url, changed=lambda _: None, **changes)
+    with pytest.raises(StoreUnusable, match="refuses to report changes"):
+        await reporting.command("GET", "a")
+    await reporting.aclose()
+    outside.acl_deluser("rented")
 
 
 async def test_every_caller_gets_their_own_reply(redis):

@@ -74,29 +74,29 @@ class InRow(Wrapped):
 
     `rows` has the names of the calls that left together: of those that began before any of them was answered. So a
     pipeline is one trip, and so are concurrent calls. Redis is so far away that the event loop takes `TURNS` meanwhile,
-    in which tasks that wait for no reply can start.
+    in which tasks that wait for no reply can start. Another connection `beside` records together with this one.
     """
 
     TURNS = 20
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, beside: InRow | None = None) -> None:
         super().__init__(redis)
-        self.rows: list[list[str]] = []
-        self._is_open = False
+        self.rows: list[list[str]] = beside.rows if beside else []
+        self._open: set[int] = beside._open if beside else set()
 
     async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         if not name:
             return await run()
-        if not self._is_open:
+        if not self._open:
             self.rows.append([])
-            self._is_open = True
+            self._open.add(len(self.rows))
         self.rows[-1].append(f"{name} {args}"[:110])
         for _ in range(self.TURNS):
             await asyncio.sleep(0)
         try:
             return await run()
         finally:
-            self._is_open = False
+            self._open.clear()
 
 
 class Between(Wrapped):
