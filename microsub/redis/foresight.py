@@ -32,7 +32,7 @@ LIFE = 2.0
 """Seconds for which a reply is kept, should the report of a change not arrive."""
 
 _MOST_OF_REQUEST = 3000
-"""Arguments of questions that are remembered of a request: asking in vain takes about a millisecond."""
+"""Arguments of the questions of a request that are remembered: a millisecond, if they are asked needlessly."""
 _MOST_OF_REPLIES = 10_000
 """Parts of the replies to them: larger ones are asked for when it is a request's turn, not by all that wait for one."""
 _MOST = 200_000
@@ -191,7 +191,7 @@ class Foresight:
             present.drop()
 
     def _has_asked(self, known: _Request, present: _Request, now: float) -> bool:
-        """Ask for what is known of the request. False if all replies were kept."""
+        """Ask the questions of the last time. False if all replies were kept."""
         changes, kept = _changes(known.changing, present.changing), self._replies.number
         for question in known.asked:
             again = _changed(question, changes)
@@ -294,7 +294,7 @@ def _seen(reply: asyncio.Future[Any]) -> None:
 
 
 def _slots_of(question: _Question) -> frozenset[int] | None:
-    """The slots of the keys of a question, each part of which uses one; None if a part has no key."""
+    """The slots of the keys of a question, one for each of its parts; None if a part has no key."""
     method, (asked, *more) = question
     if method == "command":
         keys: Iterable[Arg | None] = [key_of((asked, *more))]

@@ -130,7 +130,7 @@ class Multiplexed:
     """`Redis` for a single server. Belongs to one event loop; connects with the first call.
 
     `changes` override parts of the URL (`host`, `port`). `most_bytes` bounds the replies to one call of an untrusted
-    server: larger replies end the connection. `changed` hears of the first change of each key that was read by this
+    server: larger replies end the connection. `changed` is called at the first change of each key that was read by this
     connection, before the reply to any later call, and when the connection is lost
     (https://redis.io/docs/latest/develop/reference/client-side-caching/).
     """
