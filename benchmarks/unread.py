@@ -1,7 +1,7 @@
 """Pages of timelines by this page.lua and by that of another commit: the engine's processor time, in turns, in one run.
 
 `python -m benchmarks.unread COMMIT`. The engine holds each user three times: as the other version does, which before
-layout 13 has unread items in a sorted set; as this one does when the first page of a day is read; and as it does
+layout 13 has unread items in a sorted set; as this one does when a first page is read; and as it does
 later, with the newest unread items of each channel in their order. Channels have `--size` items whose ids are nearly in
 the order of their times, and a share of them is unread: here and there, or only among the older half. All must show the
 same.
@@ -82,7 +82,7 @@ class Version:
 
 
 Versions = tuple[Version, Version, Version]
-"""The other one; this one at the first page of a day, and later."""
+"""The other one; this one at the first page, and later."""
 _SORTED, _FIRST, _LATER = "-sorted", "-first", ""
 
 

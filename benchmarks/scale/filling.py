@@ -242,7 +242,7 @@ def _timelines(there: Population) -> Iterator[bytes]:
 
 
 async def newest(redis: Redis, there: Population) -> None:
-    """Bring the newest unread posts into their order, as the first pages of a day do."""
+    """Bring the newest unread posts into their order, as first pages do."""
     for user in range(0, there.size.users, VISITING):
         await redis.scripts(sorting(user_name(user), [uid for uid, _ in there.channels(user)]))
 

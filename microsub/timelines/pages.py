@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from microsub.accounts import absent, unauthorized
 from microsub.base.bounded_cache import BoundedCache
-from microsub.base.clock import DAY
 from microsub.base.errors import StoreError
 from microsub.base.tasks import cancel_all
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
@@ -182,9 +181,9 @@ def _page_keys(user: str, unread_only: bool) -> Mapping[str, Any]:
 
 
 def sorting(user: str, uids: Sequence[str]) -> list[ScriptCall]:
-    """The calls that keep the newest unread items of these channels in their order, for the pages of a day."""
+    """The calls that keep the newest unread items of these channels in their order, for later pages."""
     most = _share(len(uids))
-    return [load("unread_newest")(user, uid, most=most, seconds=DAY) for uid in uids[:_MOST_SORTED]]
+    return [load("unread_newest")(user, uid, most=most) for uid in uids[:_MOST_SORTED]]
 
 
 def _share(channels: int) -> int:

@@ -418,7 +418,7 @@ class Machine(History):
     @rule(uid=st.sampled_from(ALL), most=st.integers(1, 6))
     def sort_newest(self, uid: str, most: int) -> None:
         """A page of unread items was read; from then on its channel's newest ones are in order."""
-        self.run(self.redis.script(load("unread_newest")(ANN, uid, most=most, seconds=3600)))
+        self.run(self.redis.script(load("unread_newest")(ANN, uid, most=most)))
 
     @rule(uid=st.sampled_from(ALL))
     def were_read_before_the_migration(self, uid: str) -> None:

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from microsub.base.clock import DAY
 from microsub.base.errors import StoreFull, StoreUnavailable
 from microsub.model.reader import GLOBAL, SAVED, Cursor, Duplicate, PageQuery, View
 from microsub.redis import keys
@@ -247,9 +248,9 @@ async def test_unread_pages_have_every_unread_item_once(
 
 async def sort_newest(world: OneReader, uid: str, most: int) -> int:
     """Bring that many unread items into their order, as after a page; returns how many there are."""
-    found = await world.redis.script(load("unread_newest")(ANN, uid, most=most, seconds=100))
+    found = await world.redis.script(load("unread_newest")(ANN, uid, most=most))
     assert await world.redis.command("ZCARD", keys.unread_newest(ANN, uid)) == found
-    assert found == 0 or await world.redis.command("TTL", keys.unread_newest(ANN, uid)) in {99, 100}
+    assert found == 0 or await world.redis.command("TTL", keys.unread_newest(ANN, uid)) in {3 * DAY - 1, 3 * DAY}
     return int(found)
 
 
@@ -289,7 +290,11 @@ async def test_the_newest_unread_items_follow_marks_and_removals(world: OneReade
     await fill(world.redis, "home", MANY, range(2, MANY, 2))
     assert await sort_newest(world, "home", 100) == 100
     timelines, key = world.timelines, keys.unread_newest(ANN, "home")
-    assert await timelines.mark_read(ANN, "home", [str(MANY - 2), "2"], NOW) == 2
+    await world.redis.command("EXPIRE", key, 60)
+    assert await timelines.mark_read(ANN, "home", ["2", "4"], NOW) == 2
+    assert await world.redis.command("TTL", key) <= 60
+    assert await timelines.mark_read(ANN, "home", [str(MANY - 2)], NOW) == 1
+    assert await world.redis.command("TTL", key) > 2 * DAY
     assert await timelines.mark_unread(ANN, "home", [str(MANY - 5), "3"], NOW) == 2
     assert await timelines.remove(ANN, "home", [str(MANY - 8)], NOW) == 1
     assert await world.redis.command("ZCARD", key) == 99

@@ -4,9 +4,10 @@
 -- (parts/unread_changes.lua). If they can't be found by looking at some thousands of items, there is none.
 --
 -- KEYS  1 posts  2 unread  3 unread_newest
--- ARGV  1 most: number of items  2 seconds: its lifetime
+-- ARGV  1 most: number of items
 -- reply number of items in it
 -- include: unread
+-- include: unread_changes
 local MOST_LOOKS, FEW = 10000, 2000
 local posts, unread, newest, most = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
 local count, ids, rows = count_unread(unread), {}, {}
@@ -38,5 +39,5 @@ elseif #ids > 0 then
 end
 if #rows == 0 then return 0 end
 redis.call('ZADD', newest, unpack(rows))
-redis.call('EXPIRE', newest, ARGV[2])
+redis.call('EXPIRE', newest, NEWEST_SECONDS)
 return #rows / 2
