@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -54,11 +54,14 @@ class ReaderSite:
                 await self.keep(session.user, {"display": visit.display.stored()})
         return session.user
 
-    def change(self, path: str, handler: Handler, again: Handler | None = None) -> Route:
-        """A form that changes data declared in backend.json, or the content of the hub's topics."""
+    def change(self, path: str, handler: Handler, again: Handler | None = None, *, is_slow: bool = False) -> Route:
+        """A form that changes data declared in backend.json, or the content of the hub's topics.
+
+        `is_slow`: its handler waits for other servers, and takes its `turn` itself to render a page.
+        """
 
         async def handle(visit: PageVisit) -> Response:
-            async with visit.turn():
+            async with nullcontext() if is_slow else visit.turn():
                 response = await handler(visit)
             self._changed()
             await self.topics_changed(visit.require_session().user, visit.now)

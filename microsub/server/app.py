@@ -61,6 +61,8 @@ from microsub.reader.answering import pages as answering
 from microsub.reader.channel_list import ChannelList
 from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
+from microsub.reader.feeds.address import AddressLookUp
+from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.feeds.pages import FeedPages
 from microsub.reader.first import pages as first
 from microsub.reader.follow import preview
@@ -327,6 +329,10 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
     faces = FeedFaces(stores.feeds)
     views = PostViews(faces, parts.images, parts.reading.own_view.names)
     own_feeds = OwnFeeds(stores.channels, faces)
+    signed = signed_feeds(stores)
+    chosen = ChosenFeeds(
+        *(reader, stores.channels, parts.following, stores.feeds, parts.reading, undo, parts.quotas.most, signed)
+    )
     fetches = RateLimiter()  # of full texts, which two pages fetch
     posts = PostPages(
         *(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles, fetches), clock=parts.clock
@@ -356,7 +362,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             parts.images,
             parts.quotas,
             own_feeds,
-            signed_feeds(stores),
+            signed,
             stores.effective.of,
         ).routes(),
         *preview.routes(
@@ -379,7 +385,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             stores.feeds,
             parts.reading,
             undo,
-            signed=signed_feeds(stores),
+            signed=signed,
             quotas=parts.quotas,
             polls=parts.polls,
             settings_of=stores.effective.of,
@@ -393,11 +399,12 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             parts.images,
             polls=parts.polls,
             settings_of=stores.effective.of,
-            signed=signed_feeds(stores),
+            signed=signed,
             most=parts.quotas.most,
             articles=parts.articles,
             limiter=fetches,
-            undo=undo,
+            look_up=AddressLookUp(parts.search, parts.entered, signed),
+            chosen=chosen,
         ).routes(),
         *admin.routes(
             site,

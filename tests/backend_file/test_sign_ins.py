@@ -359,3 +359,17 @@ def test_broken_json_shows_no_secret(line: str) -> None:
     (problem,) = report.problems
     assert "secret" not in str(problem)
     assert problem.line == 2 + line.count("\n")
+
+
+async def test_a_changed_address_replaces_that_in_the_entry(configured: Configured) -> None:
+    """With the settings of the entry; another edit of the file finds the feed there."""
+    former, url = "https://blog.example/feed", "https://blog.example/new"
+    await configured.apply(ann({"url": former, "name": "Mine", "view": "cards"}))
+    feed = (await follow_of(configured)).feed
+    await configured.following.change_address("ann", feed, url, configured.now)
+    assert await configured.configuration.write_back()
+    entry = {"url": url, "name": "Mine", "view": "cards"}
+    assert configured.saved()["users"]["ann"]["channels"][0]["feeds"] == [entry]
+    assert await configured.configuration.look() == "unchanged"
+    await configured.apply(ann(entry))
+    assert (await follow_of(configured)).url == url

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from microsub.base.urls import host_of
 from microsub.configuration.model import FeedPolicy
 from microsub.feeds import Trouble, chosen_policy
+from microsub.fetch import FetchFailed, FetchRequest
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Content, Entry
 from microsub.model.reader import Cursor
@@ -572,3 +574,88 @@ async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, s
     assert (await own(server, feed)).article == "article .text"
     await save(ann, feed, article="", article_without="")
     assert not await own(server, feed)
+
+
+NEW_ADDRESS = "https://blog.example/new-feed"
+DOCUMENT = b"<rss version='2.0'><channel><title>The blog</title></channel></rss>", "application/rss+xml"
+
+
+async def new_address(ann: ReadingVisitor, feed: str, url: str, **more: str) -> Shown:
+    """Sends the form with another address of a feed."""
+    page = await ann.get(f"/feed/{feed}/settings?channel=home")
+    return await ann.browser.submit(page, f"/feed/{feed}/address#address", url=url, **more)
+
+
+async def test_a_feeds_address_is_changed_and_changed_back(ann: ReadingVisitor, server: World) -> None:
+    """In all channels of the user, with name, settings and posts; other followers keep theirs."""
+    ben = await reading(server, "ben", "home")
+    await ann.reader.post(action="follow", channel="later", url=FEED)
+    await ann.publish("one", "two")
+    await ann.change(await ann.get("/channel/home"), "read", (await ann.reader.ids("home"))[0])
+    feed = await feed_of(server)
+    await save(ann, feed, name="Mine", hide_in_all="yes", exclude_words="dull")
+    follow = await server.channels.subscription("ann", "home", feed)
+    assert follow is not None
+    server.web.documents[NEW_ADDRESS] = DOCUMENT
+    await server.publish(NEW_ADDRESS, *posts("three"), title="The blog")
+    page = await ann.get(f"/feed/{feed}/settings?channel=home")
+    assert page.form(f"/feed/{feed}/address#address").css_first("#url").attributes["value"] == FEED
+    changed = await ann.get((await new_address(ann, feed, NEW_ADDRESS)).location)
+    assert "Mine is followed at its new address now. Its posts so far stay." in changed.text
+    instead = await feed_of(server, NEW_ADDRESS)
+    for uid in ("home", "later"):
+        (now,) = await server.channels.subscriptions("ann", uid)
+        assert (now.feed, now.url, now.followed_at) == (instead, NEW_ADDRESS, follow.followed_at)
+    (now,) = await server.channels.subscriptions("ann", "home")
+    assert (now.name, now.settings) == (follow.name, follow.settings)
+    assert sorted(await ann.titles("/channel/home?show=all")) == ["one", "three", "two"]
+    assert [one.feed for one in await server.channels.subscriptions("ben", "home")] == [feed]
+    assert await server.feeds.subscribers(feed) == [("ben", "home")]
+    assert await ben.titles("/channel/home") == ["one", "two"]
+    undo = changed.form("/feed/chosen/undo").css_first("button").attributes["value"]
+    undone = await ann.get((await ann.browser.submit(changed, "/feed/chosen/undo", undo=undo)).location)
+    assert "Undone for Mine." in undone.tree.css_first("[role=status]").text()
+    for uid in ("home", "later"):
+        assert [(one.feed, one.url) for one in await server.channels.subscriptions("ann", uid)] == [(feed, FEED)]
+    assert await server.channels.subscription("ann", "home", feed) == replace(follow, first_feed=feed)
+    assert sorted(await ann.titles("/channel/home?show=all")) == ["one", "two"]
+    assert await server.feeds.subscribers(instead) == []
+
+
+async def test_addresses_that_cant_be(ann: ReadingVisitor, server: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason stands above the form, which keeps the entered address; nothing changes."""
+    feed = await feed_of(server)
+    server.web.documents |= {OTHER: DOCUMENT, FEED: DOCUMENT}
+    await ann.reader.post(action="follow", channel="home", url=OTHER)
+    before = await server.channels.subscriptions("ann", "home")
+    for url, said in {
+        OTHER: "You already follow the feed at this address in Home.",
+        FEED: "This is the feed’s address already.",
+        "https://nowhere.example/feed": "The host can't be reached",
+        "ftp://blog.example/feed": "expected the address of an author's page or of a feed",
+    }.items():
+        page = await new_address(ann, feed, url)
+        assert (page.status, said in page.tree.css_first("[role=alert]").text()) == (400, True), page.text
+        assert page.tree.css_first("#url").attributes["value"] == url
+    for failure, said in (
+        (("private", "127.0.0.1 isn't a public address"), "isn't a public address"),
+        (("http", "the server answered 401"), "asks for a user name and a password"),
+    ):
+
+        async def refused(request: FetchRequest, of: tuple[str, str] = failure) -> FetchFailed:
+            return FetchFailed(request.url, *of, status=401 if of[0] == "http" else None)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(server.web, "fetch", refused)
+        assert said in (await new_address(ann, feed, f"https://{failure[0]}.example/")).text
+    assert await server.channels.subscriptions("ann", "home") == before
+
+
+async def test_an_address_with_several_feeds_asks_which(ann: ReadingVisitor, server: World) -> None:
+    """The chosen one is followed."""
+    feed = await feed_of(server)
+    links = "".join(f"<link rel=alternate type=application/rss+xml href=/{one} title={one}>" for one in ("a", "b"))
+    server.web.documents["https://new.example/"] = f"<html><title>New</title>{links}</html>".encode(), "text/html"
+    page = await new_address(ann, feed, "https://new.example/")
+    assert "2 feeds found" in page.text
+    chosen = await ann.browser.submit(page, f"/feed/{feed}/address#address", found="https://new.example/b")
+    assert chosen.location.startswith(f"/feed/{await feed_of(server, 'https://new.example/b')}/settings")

@@ -231,6 +231,36 @@ async def test_a_feed_that_moves(server: World, site: Publisher) -> None:
     assert not [one for one in site.to("/public") if "authorization" in one.headers]
 
 
+async def test_another_address_of_a_feed(server: World, site: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its origin it keeps its credentials; they don't follow it elsewhere; an undo brings them back."""
+    ann = await visitor(server, "ann", site.serve("/feed", members_only))
+    await sign_in(ann, "ann", user_name="ann", password=PASSWORDS["ann"])
+    monkeypatch.setattr(server.web, "fetch", server.fetcher.fetch)
+    site.serve("/new", members_only)
+    site.serve("/public", open_to_all)
+    signed = await own_feed(server, "ann")
+    for url in (site.url("/new"), site.url("/public", "another.test")):
+        former, page = await own_feed(server, "ann"), await page_of(ann, "ann")
+        changed = await ann.browser.submit(page, f"/feed/{former.id}/address#address", url=url)
+        assert changed.status == 303, changed.text
+        record = await poll(server, "ann")
+        assert (re.sub(r"//.*@", "//", record.url), record.last_error) == (url, None)
+    assert sign_in_of(former.url) == sign_in_of(signed.url)
+    assert sign_in_of(record.url) is None
+    assert not [one for one in site.to("/public") if "authorization" in one.headers]
+    undo = (page := await ann.get(changed.location)).form("/feed/chosen/undo").css_first("button").attributes["value"]
+    await ann.browser.submit(page, "/feed/chosen/undo", undo=undo)
+    assert (await poll(server, "ann")).url == former.url
+    assert await server.signed.state(await own_feed(server, "ann")) == "given"
+    given = url.replace("//", "//bob:second-secret@")
+    shown = await ann.browser.submit(await page_of(ann, "ann"), f"/feed/{former.id}/address#address", url=given)
+    assert PASSWORDS["bob"] not in shown.location + (await ann.get(shown.location)).text
+    assert (await poll(server, "ann")).title == "Members"
+    assert sign_in_of((await own_feed(server, "ann")).url) not in {None, sign_in_of(signed.url)}
+    stored = str([await server.redis.command("DUMP", key) for key in await all_keys(server.redis)])
+    assert PASSWORDS["bob"] not in stored
+
+
 async def test_read_posts_stay_read(server: World, site: Publisher) -> None:
     """Signing in and out again replaces the same posts; settings and name of the follow stay."""
     url = site.serve("/feed", open_to_all)
@@ -386,7 +416,9 @@ async def test_killed_while_a_follower_is_split_off(real_redis: Redis, site: Pub
 
     async def act() -> None:
         server = made["server"]
-        for feed in {one.feed for one in (await server.channels.followed_feeds("ann")).values()}:
+        follows = await server.channels.all_subscriptions("ann")
+        assert [len(follows[uid]) for uid in ("home", "later")] == [1, 1]  # never both, never none
+        for feed in {one.feed for some in follows.values() for one in some}:
             await server.signed.give("ann", feed, {"cookie": "a=b"}, server.now)
 
     async def state() -> object:

@@ -40,7 +40,7 @@ _UNDO_BROKEN = N_("The store of this server failed meanwhile. Press “Undo” a
 _LATE = N_("This took too long. Choose it again.")
 _LATE_UNDO = N_("This took too long. Press “Undo” again.")
 
-Act = Literal["move", "copy", "pause", "resume", "auto", "on", "off", "unfollow", "undo"]
+Act = Literal["move", "copy", "pause", "resume", "auto", "on", "off", "unfollow", "address", "undo"]
 
 _SETTINGS: Mapping[str, Mapping[str, bool | FullTextChoice]] = {
     "pause": {"paused": True},
@@ -56,7 +56,7 @@ class ChosenResult:
     There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
     were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
     while it changed one of those left. `still`: the channels that a feed has left and those that it is still in, by its
-    id, if there are both.
+    id, if there are both. `feed` is the id of the feed that is followed instead, at another address.
     """
 
     act: Act
@@ -68,42 +68,33 @@ class ChosenResult:
     undone: Act | None = None
     unsure: bool = False
     still: dict[str, tuple[str, str]] = field(default_factory=dict)
+    feed: str = ""
 
 
+@dataclass(eq=False, repr=False)
 class ChosenFeeds:
     """Changes the feeds that a form names, each as the page of that feed would."""
 
-    def __init__(
-        self,
-        reader: ReaderSite,
-        channels: Channels,
-        following: Following,
-        feeds: Feeds,
-        reading: ReaderViews,
-        undo: UndoRecords,
-        most: Most,
-        signed: SignedFeeds,
-    ) -> None:
-        self._reader = reader
-        self._channels = channels
-        self._following = following
-        self._feeds = feeds
-        self._reading = reading
-        self._undo = undo
-        self._most = most
-        self._signed = signed
+    reader: ReaderSite
+    channels: Channels
+    following: Following
+    feeds: Feeds
+    reading: ReaderViews
+    undo: UndoRecords
+    most: Most
+    signed: SignedFeeds
 
     async def change(self, visit: PageVisit) -> Response:
         """Do what the form says with the feeds that it names, each in one channel or, without one, in all."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         act = next((act for act in get_args(Act) if act == visit.form.text("do")), None)
-        if act is None or act == "undo":
+        if act in {None, "address", "undo"}:
             raise InvalidRequest(N_("Choose what to do with the feeds."))
         names = dict.fromkeys(visit.form.getlist("feed"))
         if len(names) > MOST_CHOSEN:
             raise InvalidRequest(Sentence(N_("Choose at most {most} feeds at once."), most=MOST_CHOSEN))
         target = await self._target(visit) if act in {"move", "copy"} else None
-        everywhere = await self._channels.all_subscriptions(user)
+        everywhere = await self.channels.all_subscriptions(user)
         chosen = [
             (uid, one)
             for uid, some in everywhere.items()
@@ -120,25 +111,25 @@ class ChosenFeeds:
         before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed in ids]
         unread: dict[str, list[str]] = {}
         if act == "unfollow":
-            links = await self._reader.links(visit)
-            there = await self._reading.unread_ids(user, [*dict.fromkeys(uid for uid, _ in chosen)])
+            links = await self.reader.links(visit)
+            there = await self.reading.unread_ids(user, [*dict.fromkeys(uid for uid, _ in chosen)])
             unread = await self._of_feeds(there, chosen)
         holders: dict[str, dict[str, Subscription]] = {}
         for uid, one in before:
             holders.setdefault(one.feed, {})[uid] = one
         several = {feed: of for feed, of in holders.items() if act == "move" and len(of) > 1}
         uids = {uid for of in several.values() for uid in of}
-        states = await self._reading.states_of(user, uids, [*several]) if several else {}
+        states = await self.reading.states_of(user, uids, [*several]) if several else {}
         channel, place = (target.uid, target.name) if target is not None else ("", "")
         result = ChosenResult(act, channel, place)
-        kept = await self._undo.remember_feeds(
+        kept = await self.undo.remember_feeds(
             user, before if act in {"move", "copy"} else chosen, unread, states, told=_stored(result)
         )
-        most = await self._most("feeds", user)
+        most = await self.most("feeds", user)
 
         async def change(uid: str, follow: Subscription) -> None:
             if act == "move" and target is not None:
-                await self._following.move(
+                await self.following.move(
                     user, target.uid, follow.url, visit.now, holders=holders.pop(follow.feed, None)
                 )
             else:
@@ -153,10 +144,34 @@ class ChosenFeeds:
                 result.still |= {feed: (out, rest)} if rest else {}
         return await self._told(visit, result, kept)
 
+    async def change_address(
+        self, visit: PageVisit, user: str, follow: Subscription, name: str, url: str
+    ) -> tuple[FeedRecord, UndoRecord]:
+        """Follow the feed at `url` instead of another one of that name, in all channels that follow that.
+
+        Raises InvalidRequest if one of them follows both, and what `Following.change_address` raises.
+        """
+        known, everywhere = await self.feeds.find(url), await self.channels.all_subscriptions(user)
+        before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed == follow.feed]
+        for uid, _ in before if known != follow.feed else ():
+            if any(one.feed == known for one in everywhere[uid]):
+                place = next(link.name for link in await self.reader.links(visit) if link.uid == uid)
+                both = N_("You already follow the feed at this address in {channel}.")
+                raise InvalidRequest(Sentence(both, channel=place))
+        await self.signed.renew(user, follow, visit.now)
+        most = await self.most("feeds", user)
+        try:
+            record = await self.following.change_address(user, follow.feed, url, visit.now, most=most)
+        except RequestError:
+            await self.signed.prune(user, visit.now, url)
+            raise
+        result = ChosenResult("address", done={follow.feed: name}, feed=record.id)
+        return record, await self.undo.remember_feeds(user, before, {}, told=_stored(result))
+
     async def take_back(self, visit: PageVisit) -> Response:
         """Restore what was before the last change of several feeds."""
-        user, name = await self._reader.user(visit), visit.form.text("undo")
-        kept = await self._undo.changed_feeds(user, name)
+        user, name = await self.reader.user(visit), visit.form.text("undo")
+        kept = await self.undo.changed_feeds(user, name)
         if kept is None or not kept[0]:
             raise NotFound(N_("This can no longer be undone."))
         done = ChosenResult(**orjson.loads(kept[0]))
@@ -164,35 +179,33 @@ class ChosenFeeds:
         held: dict[str, list[tuple[str, Subscription]]] = {}
         for uid, one in kept[1]:
             held.setdefault(one.feed, []).append((uid, one))
-        most = await self._most("feeds", user)
-        result = ChosenResult("undo", done.channel, done.place, undone=done.act, still=done.still)
-        states = await self._undo.states(user, name)
+        most = await self.most("feeds", user)
+        result = ChosenResult("undo", done.channel, done.place, undone=done.act, still=done.still, feed=done.feed)
+        states = await self.undo.states(user, name)
         uids = {done.channel, *(uid for of in states.values() for uid in of)}
-        present = await self._reading.states_of(user, uids, [*states]) if states else {}
+        present = await self.reading.states_of(user, uids, [*states]) if states else {}
 
         async def again(uid: str, follow: Subscription) -> None:
             if done.act == "move":
                 before, now = states.get(follow.feed, {}), present.get(follow.feed, {})
-                await self._following.move_back(
-                    user, done.channel, held[follow.feed], before, now, visit.now, most=most
-                )
+                await self.following.move_back(user, done.channel, held[follow.feed], before, now, visit.now, most=most)
             else:
                 await self._again(user, done, uid, follow, held[follow.feed], visit.now, most)
 
         is_whole = done.act in {"move", "copy"}
         feeds = [some[0] for some in held.values()] if is_whole else kept[1]
         left = await self._each(visit, result, feeds, again)
-        posts = await self._undo.posts(user, name) if left else {}
-        await self._undo.undo(user, name, visit.now)
+        posts = await self.undo.posts(user, name) if left else {}
+        await self.undo.undo(user, name, visit.now)
         rest = [place for _, one in left for place in held[one.feed]] if is_whole else left
         unread = await self._of_feeds(posts, rest)
-        again_ = await self._undo.remember_feeds(user, rest, unread, states if left else {}, told=_stored(result))
+        again_ = await self.undo.remember_feeds(user, rest, unread, states if left else {}, told=_stored(result))
         return await self._told(visit, result, again_)
 
     async def result(self, visit: PageVisit) -> ChosenResult | None:
         """The result that the address names, for ten minutes; None without one."""
         name = visit.query.get("result", "")
-        kept = await self._undo.changed_feeds(visit.user, name) if name else None
+        kept = await self.undo.changed_feeds(visit.user, name) if name else None
         if kept is None or not kept[0]:
             return None
         told: dict[str, Any] = orjson.loads(kept[0])
@@ -204,7 +217,7 @@ class ChosenFeeds:
         """Those of the posts, by channel, that are of feeds that are followed there."""
         found: dict[str, list[str]] = {}
         for uid, ids in posts.items():
-            some = await self._reading.of_feeds({*ids}, [one.feed for there, one in follows if there == uid])
+            some = await self.reading.of_feeds({*ids}, [one.feed for there, one in follows if there == uid])
             found[uid] = [item for items in some.values() for item in items]
         return found
 
@@ -218,7 +231,7 @@ class ChosenFeeds:
         """Change one follow after the other, and note what became of each feed; returns those that were left."""
         late = _LATE_UNDO if result.act == "undo" else _LATE
         left: list[tuple[str, Subscription]] = []
-        records = await self._feeds.within_reach(one.feed for _, one in follows)
+        records = await self.feeds.within_reach(one.feed for _, one in follows)
         begun = time.monotonic()
         for uid, follow in follows:
             name = feed_name(follow, records.get(follow.feed) or FeedRecord(follow.feed, follow.url))
@@ -250,15 +263,15 @@ class ChosenFeeds:
         most: int,
     ) -> None:
         if act == "unfollow":
-            await self._signed.renew(user, follow, now)
-            await self._following.unfollow(user, uid, follow.url, now)
+            await self.signed.renew(user, follow, now)
+            await self.following.unfollow(user, uid, follow.url, now)
         elif target is None:
             wanted = _with(follow.settings, act)
-            await self._following.change(user, uid, follow.feed, now, settings=wanted, former=follow.settings)
-        elif await self._channels.subscription(user, target.uid, follow.feed) is not None:
+            await self.following.change(user, uid, follow.feed, now, settings=wanted, former=follow.settings)
+        elif await self.channels.subscription(user, target.uid, follow.feed) is not None:
             raise InvalidRequest(N_("It is in that channel already."))
         else:
-            await self._following.follow_again(user, target.uid, follow, now, most=most)
+            await self.following.follow_again(user, target.uid, follow, now, most=most)
 
     async def _again(
         self,
@@ -272,17 +285,22 @@ class ChosenFeeds:
     ) -> None:
         """Undo one change other than a move; `held` are the channels that followed the feed before."""
         if done.act == "unfollow":
-            await self._following.follow_again(user, uid, follow, now, most=most)
+            await self.following.follow_again(user, uid, follow, now, most=most)
+        elif done.act == "address":
+            instead = await self.channels.subscription(user, uid, done.feed)
+            former = await self.following.change_address(user, done.feed, follow.url, now, only=uid)
+            if instead is not None and former.id != done.feed:  # its unread posts leave
+                await self.following.unfollow(user, uid, instead.url, now)
         elif done.act == "copy":
             if done.channel not in {uid for uid, _ in held}:
-                await self._following.unfollow(user, done.channel, follow.url, now)
+                await self.following.unfollow(user, done.channel, follow.url, now)
         else:
             changed = _with(follow.settings, done.act)
-            await self._following.change(user, uid, follow.feed, now, settings=follow.settings, former=changed)
+            await self.following.change(user, uid, follow.feed, now, settings=follow.settings, former=changed)
 
     async def _target(self, visit: PageVisit) -> ChannelLink:
         """The channel that the form names, or its uid, which a drag gives."""
-        links, uid = await self._reader.links(visit), visit.form.text("target")
+        links, uid = await self.reader.links(visit), visit.form.text("target")
         dragged = next((link for link in links.own if link.uid == uid), None)
         found = dragged if uid else links.chosen(visit.form.text("to"))
         if found is None:
@@ -293,7 +311,7 @@ class ChosenFeeds:
         """Lead to the result, after waiting for a store that has stopped; one that stays away still has the undo."""
         for pause in (*_PAUSES, None):
             try:
-                await self._undo.tell(visit.user, kept, _stored(result))
+                await self.undo.tell(visit.user, kept, _stored(result))
                 break
             except StoreUnavailable:
                 if pause is not None:

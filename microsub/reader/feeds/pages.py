@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -20,8 +20,9 @@ from microsub.base.errors import Forbidden, InvalidRequest, NotFound, TooManyReq
 from microsub.base.plaintext import by_name, on_one_line
 from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
-from microsub.base.urls import mask_credentials
+from microsub.base.urls import mask_credentials, without_credentials
 from microsub.configuration.model import FeedPolicy
+from microsub.discovery import HIDDEN
 from microsub.feeds import ADVICE_IN_SETTINGS, FeedCondition, FeedRecord, Feeds, choosing, chosen_policy
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
@@ -30,13 +31,13 @@ from microsub.polling import PollOnRequest, free_again, waits_for_refresh
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
+from microsub.reader.feeds.address import AddressLookUp, FeedThere
 from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
 from microsub.reader.reading.body import beginning_of, body_fitter
 from microsub.reader.reading.images import Images
 from microsub.reader.reading.post_page import TEXTS_OF_USER
-from microsub.reader.reading.undo import UndoRecords
 from microsub.timelines import (
     MOST_OF_NAME,
     Channels,
@@ -81,76 +82,63 @@ _SORTS: dict[str, Callable[[FeedRow], tuple[object, ...]]] = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class FeedPages:
     """The pages for the feeds that a user follows."""
 
-    def __init__(
-        self,
-        reader: ReaderSite,
-        channels: Channels,
-        following: Following,
-        feeds: Feeds,
-        reading: ReaderViews,
-        images: Images,
-        *,
-        polls: PollOnRequest,
-        settings_of: SettingsOf,
-        signed: SignedFeeds,
-        most: Most,
-        articles: ArticleStage,
-        limiter: RateLimiter,
-        undo: UndoRecords,
-    ) -> None:
-        self._reader = reader
-        self._channels = channels
-        self._following = following
-        self._feeds = feeds
-        self._images = images
-        self._polls = polls
-        self._settings_of = settings_of
-        self._reading = reading
-        self._signed = signed
-        self._most = most
-        self._articles = articles
-        self._limiter = limiter
-        self._chosen = ChosenFeeds(reader, channels, following, feeds, reading, undo, most, signed)
+    reader: ReaderSite
+    channels: Channels
+    following: Following
+    feeds: Feeds
+    reading: ReaderViews
+    images: Images
+    polls: PollOnRequest
+    settings_of: SettingsOf
+    signed: SignedFeeds
+    most: Most
+    articles: ArticleStage
+    limiter: RateLimiter
+    look_up: AddressLookUp
+    chosen: ChosenFeeds
 
     def routes(self) -> list[Route]:
         """The routes of this module."""
-        one, change, chosen = f"{FEED}/{{feed}}", self._reader.change, self._chosen
+        one, change, chosen = f"{FEED}/{{feed}}", self.reader.change, self.chosen
         return [
-            page(self._reader.site, FEEDS, self.table),
+            page(self.reader.site, FEEDS, self.table),
             change(f"{FEEDS}/refresh", self.refresh_all, self.table),
             change(f"{FEEDS}/chosen", chosen.change, self.table),
             change(f"{FEEDS}/chosen/undo", chosen.take_back, self.table),
-            page(self._reader.site, f"{one}/settings", self.settings),
+            page(self.reader.site, f"{one}/settings", self.settings),
             change(f"{one}/settings", self.change, self.settings),
             change(f"{one}/refresh", self.refresh, self.settings),
             change(f"{one}/pause", self.pause, self.settings),
             change(f"{one}/requests", self.set_requests, self.settings),
             change(f"{one}/sign-in", self.sign_in, self.settings),
-            page(self._reader.site, "/channels/{uid}/feeds", self.branch),
+            change(f"{one}/address", self.change_address, self.settings, is_slow=True),
+            page(self.reader.site, "/channels/{uid}/feeds", self.branch),
         ]
 
     # --- one feed
 
-    async def settings(self, visit: PageVisit) -> Response:
-        """What a feed is, its condition, and the user's settings for it."""
-        user = await self._reader.user(visit)
+    async def settings(self, visit: PageVisit, there: Sequence[FeedThere] = ()) -> Response:
+        """What a feed is, its condition, and the user's settings for it; feeds found `there`, at another address."""
+        user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
-        links, record, effective, may, since = await asyncio.gather(
-            self._reader.links(visit),
-            self._feeds.get(follow.feed),
-            self._settings_of(user, uid),
+        links, record, effective, may, since, result = await asyncio.gather(
+            self.reader.links(visit),
+            self.feeds.get(follow.feed),
+            self.settings_of(user, uid),
             self._may_set_requests(visit, follow.feed),
-            self._channels.automatic_since(),
+            self.channels.automatic_since(),
+            self.chosen.result(visit),
         )
         record = record or FeedRecord(follow.feed, follow.url)
         own, trial, shown, said = follow.settings, None, None, (follow.name or "", uid)
         if visit.problem is None and ("try" in visit.form or "show" in visit.form):
             own = _wanted(visit, own)
             if "try" in visit.form:
-                trial = await tried(self._reading, visit, uid, own.filter, follow.feed)
+                trial = await tried(self.reading, visit, uid, own.filter, follow.feed)
             else:
                 shown = await self._shown_page(visit, record, own)
             said = visit.form.text("name"), visit.form.text("to")
@@ -162,10 +150,14 @@ class FeedPages:
             shown=shown,
             said=said,
             is_kept=own == follow.settings,
-            signed=await self._signed.state(record) if record.poll_host else "",
+            signed=await self.signed.state(record) if record.poll_host else "",
             name=feed_name(follow, record),
             title=record.title or "",
             url="" if record.is_internal else mask_credentials(follow.url),
+            said_url=without_credentials(visit.form.text("url") or follow.url, HIDDEN),
+            of_address="url" in visit.form,
+            there=there,
+            result=result,
             about=record.description or "",
             photo=(await self._pictures(visit))(record.icon or ""),
             condition=FeedCondition.of(record, visit.now),
@@ -189,7 +181,7 @@ class FeedPages:
 
     async def change(self, visit: PageVisit) -> Response:
         """Store all settings of the form, and move the feed if another channel is chosen."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
         name = on_one_line(visit.form.text("name"))
         if len(name) > MOST_OF_NAME:
@@ -200,19 +192,19 @@ class FeedPages:
         wanted = _wanted(visit, follow.settings)
         if "try" in visit.form or "show" in visit.form:
             return await self.settings(visit)
-        if wanted.full_text == choice_of(replace(follow, settings=NO_SETTINGS), await self._channels.automatic_since()):
+        if wanted.full_text == choice_of(replace(follow, settings=NO_SETTINGS), await self.channels.automatic_since()):
             wanted = replace(wanted, full_text=None)
-        await self._following.change(
+        await self.following.change(
             user, uid, follow.feed, visit.now, name=name, settings=wanted, former=follow.settings
         )
         if target != uid:
-            await self._following.move(user, target, follow.url, visit.now)
+            await self.following.move(user, target, follow.url, visit.now)
         read_again = Selectors.of(wanted) != Selectors.of(follow.settings)
         return self._go(visit, target, follow, done="texts" if read_again else "yes")
 
     async def _target(self, visit: PageVisit, uid: str) -> str:
         """The uid of the channel that the form gives the feed, by default the present one."""
-        links, to = await self._reader.links(visit), visit.form.text("to")
+        links, to = await self.reader.links(visit), visit.form.text("to")
         present = next((link for link in links if link.uid == uid), None)
         if not to or to == uid or (present is not None and present.name == to):
             return uid
@@ -223,22 +215,22 @@ class FeedPages:
 
     async def refresh(self, visit: PageVisit) -> Response:
         """Poll the feed as soon as its host's rate limit allows."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
-        await self._polls.ask(user, follow.feed, visit.now)
+        await self.polls.ask(user, follow.feed, visit.now)
         return self._go(visit, uid, follow, asked="yes")
 
     async def pause(self, visit: PageVisit) -> Response:
         """Take no new posts of the feed, or take them again."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
         wanted = replace(follow.settings, paused=visit.form.text("paused") == "yes")
-        await self._following.change(user, uid, follow.feed, visit.now, settings=wanted, former=follow.settings)
+        await self.following.change(user, uid, follow.feed, visit.now, settings=wanted, former=follow.settings)
         return self._go(visit, uid, follow, done="yes")
 
     async def set_requests(self, visit: PageVisit) -> Response:
         """Choose how the feed is asked for, as an admin, or until another user follows it."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
         if not await self._may_set_requests(visit, follow.feed):
             raise Forbidden(N_("Others follow this feed, too: only an admin can change how it is asked for."))
@@ -246,26 +238,41 @@ class FeedPages:
         minutes = number_in(visit, "interval", LONGEST_MINUTES)
         wanted = FeedPolicy(interval=minutes * 60.0 if minutes else None, user_agent=agent)
         chooser = None if visit.require_session().admin else user
-        await self._feeds.update(follow.feed, choosing(wanted, chooser))
+        await self.feeds.update(follow.feed, choosing(wanted, chooser))
         if not await self._may_set_requests(visit, follow.feed):  # another user has followed meanwhile
-            await self._feeds.update(follow.feed, choosing(FeedPolicy()))
+            await self.feeds.update(follow.feed, choosing(FeedPolicy()))
         return self._go(visit, uid, follow, done="yes")
 
     async def sign_in(self, visit: PageVisit) -> Response:
         """Ask for the feed with a user name and password or headers, as a feed of the user's own, or without again."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
         if visit.form.text("end"):
-            record = await self._signed.remove(user, follow.feed, visit.now)
+            record = await self.signed.remove(user, follow.feed, visit.now)
         else:
-            most = await self._most("feeds", user)
+            most = await self.most("feeds", user)
             given = sign_in_headers(*(visit.form.get(name, "") for name in ("user_name", "password", "headers")))
-            record = await self._signed.give(user, follow.feed, given, visit.now, most=most)
+            record = await self.signed.give(user, follow.feed, given, visit.now, most=most)
         return visit.go(f"{FEED}/{record.id}/settings", channel=uid, done="yes")
+
+    async def change_address(self, visit: PageVisit) -> Response:
+        """Follow the feed at another address instead; if several are found there, show them."""
+        user = await self.reader.user(visit)
+        uid, follow = await self._follow(visit)
+        record = await self.feeds.get(follow.feed)
+        if record is None or record.is_internal:
+            raise InvalidRequest(N_("This feed has no address on the web."))
+        there = await self.look_up.find(visit, follow, record)
+        if not isinstance(there, str):
+            async with visit.turn():
+                return await self.settings(visit, there)
+        name = feed_name(follow, record)
+        instead, kept = await self.chosen.change_address(visit, user, follow, name, there)
+        return visit.go(f"{FEED}/{instead.id}/settings", fragment="top", channel=uid, result=kept.id)
 
     async def _may_set_requests(self, visit: PageVisit, feed: str) -> bool:
         """Whether the user is an admin, or the feed's only follower."""
-        return visit.require_session().admin or await self._feeds.subscriber_count(feed) == 1
+        return visit.require_session().admin or await self.feeds.subscriber_count(feed) == 1
 
     async def _follow(self, visit: PageVisit) -> tuple[str, Subscription]:
         """The feed in the address, and the channel there, or else the first one that follows the feed."""
@@ -273,9 +280,9 @@ class FeedPages:
         if not ITEM_ID.fullmatch(feed) or (uid and not NAME.match(uid)):
             raise NotFound(N_("You don’t follow this feed."))
         if uid and uid != GLOBAL:
-            found = await self._channels.subscription(visit.user, uid, feed)
+            found = await self.channels.subscription(visit.user, uid, feed)
         else:
-            everywhere = await self._channels.all_subscriptions(visit.user)
+            everywhere = await self.channels.all_subscriptions(visit.user)
             uid, found = next(
                 ((uid, one) for uid, some in everywhere.items() for one in some if one.feed == feed), (uid, None)
             )
@@ -288,9 +295,9 @@ class FeedPages:
 
     async def _shown_page(self, visit: PageVisit, record: FeedRecord, own: FollowSettings) -> tuple[str, str, str]:
         """The title of the newest post, and its HTML with the full text of these selectors, or why there is none."""
-        if not self._limiter.count(TEXTS_OF_USER, visit.user):
+        if not self.limiter.count(TEXTS_OF_USER, visit.user):
             raise TooManyRequests(N_("Too many full texts at once. Try again in a minute."), 60)
-        title, found = await self._articles.try_newest(record, own)
+        title, found = await self.articles.try_newest(record, own)
         if isinstance(found, NoArticle):
             return title, "", found.why
         fit = body_fitter(await self._pictures(visit), leaves=visit.leaves)
@@ -299,19 +306,19 @@ class FeedPages:
 
     async def _pictures(self, visit: PageVisit) -> Callable[[str], str]:
         """From the address of a picture to the one here; empty if there is none."""
-        address, href = await self._images.addresses(visit.user), visit.site.pages.href
+        address, href = await self.images.addresses(visit.user), visit.site.pages.href
         return lambda url: href(path) if url and (path := address(url)) else ""
 
     async def branch(self, visit: PageVisit) -> Response:
         """The feeds of a channel with their unread posts: a part of the sidebar, or a page of its own."""
-        user, uid = await self._reader.user(visit), visit.request.path_params["uid"]
+        user, uid = await self.reader.user(visit), visit.request.path_params["uid"]
         if not NAME.match(uid):
             raise NotFound(N_("There is no such channel."))
-        branch, picture = await asyncio.gather(self._reading.branch(user, uid), self._pictures(visit))
+        branch, picture = await asyncio.gather(self.reading.branch(user, uid), self._pictures(visit))
         shown = {"feeds": branch, "uid": uid, "picture": picture}
         if "part" in visit.query:
             return visit.page("branch.html", **shown)
-        links = await self._reader.links(visit)
+        links = await self.reader.links(visit)
         channel = next((link for link in links if link.uid == uid), None)
         return visit.page("channel-feeds.html", **shown, channel=channel, channels=links)
 
@@ -319,18 +326,18 @@ class FeedPages:
 
     async def table(self, visit: PageVisit) -> Response:
         """All feeds, or those whose names have some words, sorted."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         if visit.problem is None and "part" in visit.query:
             return await self._notice(visit)
         everywhere, links, result = await asyncio.gather(
-            self._channels.all_subscriptions(user), self._reader.links(visit), self._chosen.result(visit)
+            self.channels.all_subscriptions(user), self.reader.links(visit), self.chosen.result(visit)
         )
         given: Mapping[str, str] = visit.query if visit.problem is None else visit.form
         order = given.get("sort", "name")
         order = order if order in _SORTS else "name"
         words = on_one_line(given.get("q", ""))[:MOST_OF_NAME]
         looked_for = {*words.casefold().split()}
-        records = await self._feeds.within_reach(one.feed for some in everywhere.values() for one in some)
+        records = await self.feeds.within_reach(one.feed for some in everywhere.values() for one in some)
         asked = int(given["asked"]) if ITEM_ID.fullmatch(given.get("asked", "")) else 0
         is_refreshing = 0 <= visit.now - asked < HOUR
 
@@ -372,14 +379,14 @@ class FeedPages:
 
     async def _notice(self, visit: PageVisit) -> Response:
         """The result of a change of several feeds alone, for a page that stays as it is."""
-        result, links = await asyncio.gather(self._chosen.result(visit), self._reader.links(visit))
+        result, links = await asyncio.gather(self.chosen.result(visit), self.reader.links(visit))
         return visit.page("chosen.html", result=result, channels=links, counts=links.unread)
 
     async def refresh_all(self, visit: PageVisit) -> Response:
         """Poll all feeds, those that wait longest first; the table says how many still wait."""
-        user = await self._reader.user(visit)
-        records = await self._feeds.within_reach(await self._channels.followed_feeds(user))
-        await self._polls.ask_all(user, records.values(), visit.now)
+        user = await self.reader.user(visit)
+        records = await self.feeds.within_reach(await self.channels.followed_feeds(user))
+        await self.polls.ask_all(user, records.values(), visit.now)
         return visit.go(FEEDS, asked=str(int(visit.now)))
 
 

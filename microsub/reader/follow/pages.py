@@ -51,48 +51,35 @@ class FeedCandidate:
     has_preview: bool
 
 
+@dataclass(eq=False, repr=False)
 class FollowPages:
     """The pages that find and follow feeds."""
 
-    def __init__(
-        self,
-        reader: ReaderSite,
-        channels: Channels,
-        feeds: Feeds,
-        following: Following,
-        search: Search,
-        entered: EnteredAddresses,
-        images: Images,
-        quotas: UserQuotas,
-        own_feeds: OwnFeeds,
-        signed: SignedFeeds,
-        settings_of: SettingsOf,
-    ) -> None:
-        self._settings_of = settings_of
-        self._signed = signed
-        self._own_feeds = own_feeds
-        self._reader = reader
-        self._channels = channels
-        self._feeds = feeds
-        self._following = following
-        self._search = search
-        self._entered = entered
-        self._images = images
-        self._quotas = quotas
+    reader: ReaderSite
+    channels: Channels
+    feeds: Feeds
+    following: Following
+    search: Search
+    entered: EnteredAddresses
+    images: Images
+    quotas: UserQuotas
+    own_feeds: OwnFeeds
+    signed: SignedFeeds
+    settings_of: SettingsOf
 
     def routes(self) -> list[Route]:
         """The routes of these pages."""
         return [
-            slow_page(self._reader.site, FOLLOW, self._found),
-            self._reader.change(FOLLOW, self._follow, self._found_again),
-            self._reader.change(UNFOLLOW, self._unfollow),
-            self._reader.change(SIGN_IN, self._sign_in, self._locked),
+            slow_page(self.reader.site, FOLLOW, self._found),
+            self.reader.change(FOLLOW, self._follow, self._found_again),
+            self.reader.change(UNFOLLOW, self._unfollow),
+            self.reader.change(SIGN_IN, self._sign_in, self._locked),
         ]
 
     async def _found(self, visit: PageVisit) -> Response:
         """The search field and its results. Another site can only fill in the field."""
         answer = None
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         asked = _asked(visit)
         elsewhere = began_elsewhere(visit.request, visit.base)
         if asked != (hidden := without_credentials(asked, HIDDEN)):
@@ -101,26 +88,26 @@ class FollowPages:
                 # Another site's password would be the one of the user's next follow.
                 hidden = without_credentials(asked)
             else:
-                await self._entered.keep(user, [asked])
+                await self.entered.keep(user, [asked])
             return visit.go(FOLLOW, q=hidden, channel=visit.query.get("channel", ""))
         if asked and not elsewhere:
             try:
-                whole = await self._entered.whole(user, asked)
-                answer = await self._search.feeds(whole, visit.now)
-                await self._entered.keep_private(user, whole, [link.url for link in answer.feeds])
+                whole = await self.entered.whole(user, asked)
+                answer = await self.search.feeds(whole, visit.now)
+                await self.entered.keep_private(user, whole, [link.url for link in answer.feeds])
             except RequestError as error:
                 visit.problem = error
         async with visit.turn():
             return await self._found_page(visit, answer)
 
     async def _found_again(self, visit: PageVisit) -> Response:
-        await self._reader.user(visit)
+        await self.reader.user(visit)
         return await self._found_page(visit)
 
     async def _found_page(self, visit: PageVisit, answer: SearchAnswer | None = None) -> Response:
-        user, everywhere = visit.require_session().user, await self._reader.links(visit)
+        user, everywhere = visit.require_session().user, await self.reader.links(visit)
         followed = await self._just_followed(visit, everywhere.own)
-        settings = await self._settings_of(user, followed.channel.uid) if followed is not None else None
+        settings = await self.settings_of(user, followed.channel.uid) if followed is not None else None
         read = visit.request.headers.get("referer", "").partition("/channel/")[2].partition("?")[0]
         return visit.page(
             "follow.html",
@@ -144,44 +131,44 @@ class FollowPages:
 
     async def _sign_in(self, visit: PageVisit) -> Response:
         """Search again with a user name and a password, which a follow seals."""
-        user, asked = await self._reader.user(visit), _asked(visit)
+        user, asked = await self.reader.user(visit), _asked(visit)
         url = given_address(without_credentials(asked if "://" in asked else f"https://{asked}"))
         name, password = visit.form.get("user_name", ""), visit.form.get("password", "")
         sign_in_headers(name, password)
         entered = with_password(url, name, password)
-        await self._entered.keep(user, [entered])
+        await self.entered.keep(user, [entered])
         return visit.go(FOLLOW, q=without_credentials(entered, HIDDEN), channel=visit.form.text("channel"))
 
     async def _locked(self, visit: PageVisit) -> Response:
-        await self._reader.user(visit)
+        await self.reader.user(visit)
         return await self._found_page(visit, SearchAnswer([], is_locked=True))
 
     async def _follow(self, visit: PageVisit) -> Response:
-        user = await self._reader.user(visit)
-        url = await self._entered.whole(user, given_address(visit.form.text("url")))
-        quotas = await self._quotas.of(user)
+        user = await self.reader.user(visit)
+        url = await self.entered.whole(user, given_address(visit.form.text("url")))
+        quotas = await self.quotas.of(user)
         uid = visit.form.text("channel")
         if uid == NEW:
             name = visit.form.text("name") or visit.translate(N_("Home"))
-            known = (await self._reader.links(visit)).called(name)
-            channel = known or await self._channels.create(user, name, visit.now, most=quotas.channels or 0)
+            known = (await self.reader.links(visit)).called(name)
+            channel = known or await self.channels.create(user, name, visit.now, most=quotas.channels or 0)
             uid = channel.uid
-        followed = await self._signed.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
+        followed = await self.signed.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
         title = visit.form.text("title")[:MOST_OF_NAME]
         return visit.go(FOLLOW, feed=followed.record.id, channel=uid, title=title)
 
     async def _unfollow(self, visit: PageVisit) -> Response:
         """End a follow that has just begun."""
-        user = await self._reader.user(visit)
+        user = await self.reader.user(visit)
         uid, feed = visit.form.text("channel"), visit.form.text("feed")
-        record = await self._feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
+        record = await self.feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
         if record is not None:
-            await self._following.unfollow(user, uid, record.url, visit.now)
+            await self.following.unfollow(user, uid, record.url, visit.now)
         return visit.go(FOLLOW, channel=uid, done="yes")
 
     async def _candidates(self, visit: PageVisit, user: str, found: Sequence[FeedLink]) -> list[FeedCandidate]:
-        followers = await followers_of(self._channels, self._feeds, user, [link.url for link in found])
-        picture = await self._images.addresses(user)
+        followers = await followers_of(self.channels, self.feeds, user, [link.url for link in found])
+        picture = await self.images.addresses(user)
         return [
             FeedCandidate(
                 without_credentials(link.url, HIDDEN),
@@ -198,16 +185,16 @@ class FollowPages:
     async def _own(self, visit: PageVisit, links: ChannelLinks, answer: SearchAnswer) -> list[OwnFeed]:
         """The user's feeds that are called as the search asks, without those in the answer."""
         words = _asked(visit).casefold().split()
-        return await self._own_feeds.called(visit.user, links, words, {link.url for link in answer.feeds})
+        return await self.own_feeds.called(visit.user, links, words, {link.url for link in answer.feeds})
 
     async def _just_followed(self, visit: PageVisit, choices: Sequence[ChannelLink]) -> OwnFeed | None:
         feed = visit.query.get("feed", "")
         channel = next((one for one in choices if one.uid == visit.query.get("channel")), None)
         if channel is None or not ITEM_ID.fullmatch(feed):
             return None
-        if not await self._channels.follows(visit.user, channel.uid, feed):
+        if not await self.channels.follows(visit.user, channel.uid, feed):
             return None
-        record = await self._feeds.get(feed)
+        record = await self.feeds.get(feed)
         if record is None:
             raise NotFound(N_("There is no such feed."))
         # Before the first poll, use the name that the search found.
