@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, Self, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from microsub.base.errors import InvalidRequest, NotFound
 from microsub.base.texts import N_, Sentence
@@ -87,6 +87,16 @@ class TimelinePlace:
             raise NotFound(N_("There is no such channel."))
         shown: Show = "all" if query.get("show", default_show(uid, source)) == "all" else "unread"
         return cls(uid, shown, source, None, query.get("before", ""), query.get("after", ""))
+
+    @classmethod
+    def listed(cls, path: str) -> Self | None:
+        """The place of the list at that path of ours; None for other pages. Raises NotFound as `of` does."""
+        parts = urlsplit(path)
+        query, (kind, _, name) = dict(parse_qsl(parts.query)), parts.path.strip("/").partition("/")
+        if kind == "feed" and name:
+            return cls.of(query.get("channel", GLOBAL), {**query, "source": name})
+        uid = {"": GLOBAL, "saved": SAVED, "channel": name}.get(kind, "")
+        return cls.of(uid, query) if uid and not parts.netloc else None
 
     @classmethod
     def searched(cls, query: Mapping[str, str]) -> Self:

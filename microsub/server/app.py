@@ -334,10 +334,11 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
         *(reader, stores.channels, parts.following, stores.feeds, parts.reading, undo, parts.quotas.most, signed)
     )
     fetches = RateLimiter()  # of full texts, which two pages fetch
-    posts = PostPages(
-        *(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles, fetches), clock=parts.clock
-    )
     displays = ChannelDisplays(stores.redis)
+    posts = PostPages(
+        *(reader, parts.reading, views, stores.outputs, parts.answers, parts.articles, fetches, displays),
+        clock=parts.clock,
+    )
     timelines = TimelinePages(
         *(reader, parts.reading, views, parts.post_search, stores.channels, parts.answers, undo),
         *(displays, own_feeds, stores.feeds),

@@ -425,7 +425,13 @@ async def test_without_scripts(browser: Browser, library: Library) -> None:
         assert await page.locator(".post").count() == 20
         async with page.expect_event("load"):
             await page.locator(".post h2 a").first.click()
-        assert "Post" in await here.title()
+        opened = await here.title()
+        await here.press("Mark as read and go on")
+        assert "Post" in (following := await here.title())
+        assert following != opened
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Next post").click()
+        assert await here.title() not in {opened, following}
         async with page.expect_event("load"):
             await page.get_by_role("button", name="Save").click()
         await page.goto(f"{library.url}/saved")

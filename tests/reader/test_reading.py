@@ -708,3 +708,36 @@ async def test_a_text_that_was_cut_leads_to_the_original(ann: ReadingVisitor) ->
     assert "This post is too long to show in full." in page.text
     (link,) = [one for one in page.tree.css("[data-body] a") if one.text() == "Read the rest in the original"]
     assert link.attributes["href"] == "https://a.example/long"
+
+
+async def test_posts_are_read_one_after_the_other_without_scripts(ann: ReadingVisitor, server: World) -> None:
+    """From a list, in its order; a mark goes on, links mark nothing; at its end, the list comes again."""
+    await ann.publish("old", at=NOON - 7200)
+    await ann.publish("middle", at=NOON - 3600)
+    await ann.publish("new")
+    new, middle, old = await ann.reader.ids("home")
+    listed = "/channel/home"
+    page = await ann.get(f"/post/{new}", referer=f"{ADDRESS}{listed}")
+    steps = {one.attributes["rel"]: one.attributes["href"] for one in page.tree.css("noscript .paging a")}
+    assert steps["next"] == f"/post/{new}/next?list=%2Fchannel%2Fhome"
+    assert (await ann.get(steps["next"])).location == f"/post/{middle}?list=%2Fchannel%2Fhome"
+    assert (await ann.get(steps["prev"])).location == listed
+    assert len(await ann.reader.ids("home", is_read="false")) == 3
+    seen = []
+    while page.title != "Home":
+        seen.append(page.title)
+        form = fields_of(page.tree.css_first("noscript form"))
+        marked = await ann.browser.post("/marks", {**form, "read": page.tree.css_first(".post").attributes["data-id"]})
+        page = await ann.get((await ann.get(marked.location)).location)
+    assert seen == ["new", "middle", "old"]
+    assert await ann.reader.ids("home", is_read="false") == []
+    page = await ann.get(f"/post/{middle}?list=%2F%3Fshow%3Dall")
+    assert page.tree.css_first("noscript form") is None
+    assert (await ann.get(f"/post/{middle}/previous?list=%2F%3Fshow%3Dall")).location.startswith(f"/post/{new}?")
+    assert (await ann.get(f"/post/{middle}/next?list=%2F%3Fshow%3Dall")).location.startswith(f"/post/{old}?")
+    await ann.browser.submit(await ann.get(listed), "/view", order="oldest")
+    assert (await ann.get(f"/post/{middle}/next?list={listed}?show=all")).location.startswith(f"/post/{new}?")
+    feed = await server.feeds.find(FEED)
+    assert (await ann.get(f"/post/{middle}/next", referer=f"{ADDRESS}/feed/{feed}")).location.startswith("/post/")
+    for other in ("/settings", "/feed/x", "/channel/..", "https://evil.example/"):
+        assert (await ann.get(f"/post/{middle}/next?list={other}")).location == listed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -38,20 +38,16 @@ class UserAdministration(Protocol):
         """Undo `remove`. Raises NotFound."""
 
 
+@dataclass(eq=False, repr=False)
 class UserPages:
     """The handlers; `invitation` is the path that invitations open, `confirming` that of confirming one's identity."""
 
-    def __init__(
-        self,
-        accounts: Accounts,
-        activity: Activity,
-        credentials: LocalCredentials,
-        changes: UserAdministration,
-        invitation: str,
-        confirming: str,
-    ) -> None:
-        self._accounts, self._activity, self._credentials = accounts, activity, credentials
-        self._changes, self._invitation, self._confirming = changes, invitation, confirming
+    accounts: Accounts
+    activity: Activity
+    credentials: LocalCredentials
+    changes: UserAdministration
+    invitation: str
+    confirming: str
 
     def routes(self, site: PageSite, admins: Guard) -> list[Route]:
         """The routes of this module, for admins only."""
@@ -59,55 +55,55 @@ class UserPages:
         return [
             page(site, USERS, admins(self.list)),
             form(site, f"{USERS}/invite", admins(self._invite), again),
-            form(site, f"{USERS}/remove", admins(partial(self._change, self._changes.remove, "removed")), again),
-            form(site, f"{USERS}/restore", admins(partial(self._change, self._changes.restore, "restored")), again),
+            form(site, f"{USERS}/remove", admins(partial(self._change, self.changes.remove, "removed")), again),
+            form(site, f"{USERS}/restore", admins(partial(self._change, self.changes.restore, "restored")), again),
         ]
 
     async def list(self, visit: PageVisit) -> Response:
         """The table of users."""
         number = page_number(visit)
-        found = await self._accounts.some(PAGE + 1, (number - 1) * PAGE)
+        found = await self.accounts.some(PAGE + 1, (number - 1) * PAGE)
         names = [user.name for user in found[:PAGE]]
-        seen = await self._activity.last_seen(names)
+        seen = await self.activity.last_seen(names)
         return shown(
             visit,
             "users.html",
             users=[replace(user, me=redacted(user.me)) for user in found[:PAGE]],
             seen=seen,
-            invited=await self._credentials.with_invitation(names),
+            invited=await self.credentials.with_invitation(names),
             invitable={user.name for user in await self._strangers(found[:PAGE], seen)},
             **neighbours(number, found),
-            count=await self._accounts.count(),
+            count=await self.accounts.count(),
             own=visit.require_session().user,
             done=visit.query.get("done", ""),
-            confirming="" if await visit.is_confirmed() else self._confirming,
+            confirming="" if await visit.is_confirmed() else self.confirming,
         )
 
     async def _strangers(self, users: Sequence[User], seen: Mapping[str, float]) -> Sequence[User]:
         """The users who have never been here and have no way to sign in: who invites others could read as them."""
         new = [user for user in users if user.disabled is None and not user.me and not seen.get(user.name)]
-        there = await self._credentials.with_credentials([user.name for user in new])
+        there = await self.credentials.with_credentials([user.name for user in new])
         return [user for user in new if user.name not in there]
 
     async def _invite(self, visit: PageVisit) -> Response:
         """Add the user if there is none of that name, and show the link once."""
         await visit.require_confirmed()
         name = visit.form.text("name")
-        if name and await self._accounts.user(name) is not None:
+        if name and await self.accounts.user(name) is not None:
             await self._require_stranger(name)
         else:
-            await self._changes.add(name, visit.now)
-        code = await self._credentials.invite(name)
+            await self.changes.add(name, visit.now)
+        code = await self.credentials.invite(name)
         try:  # an earlier link may have been used since; from now on it can't
             await self._require_stranger(name)
         except InvalidRequest:
-            await self._credentials.end_invitation(name)
+            await self.credentials.end_invitation(name)
             raise
-        return shown(visit, "invited.html", name=name, link=f"{visit.base}{self._invitation}#{code}")
+        return shown(visit, "invited.html", name=name, link=f"{visit.base}{self.invitation}#{code}")
 
     async def _require_stranger(self, name: str) -> None:
-        user = await self._accounts.user(name)
-        if user is None or not await self._strangers([user], await self._activity.last_seen([name])):
+        user = await self.accounts.user(name)
+        if user is None or not await self._strangers([user], await self.activity.last_seen([name])):
             text = N_("'{name}' has an account already: only people who have never signed in can be invited")
             raise InvalidRequest(Sentence(text, name=name))
 

@@ -253,14 +253,7 @@ class ChosenFeeds:
         return left
 
     async def _one(
-        self,
-        user: str,
-        act: Act,
-        uid: str,
-        follow: Subscription,
-        target: ChannelLink | None,
-        now: float,
-        most: int,
+        self, user: str, act: Act, uid: str, follow: Subscription, target: ChannelLink | None, now: float, most: int
     ) -> None:
         if act == "unfollow":
             await self.signed.renew(user, follow, now)
