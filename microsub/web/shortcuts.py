@@ -33,6 +33,7 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
     "read": ("m", "read", N_("mark as read or unread")),
     "save": ("s|f", "save", N_("save or unsave")),
     "above": ("t", "above", N_("mark all posts up to here as read")),
+    "page": ("T", "page", N_("mark this page as read, go to the next one")),
     "all": ("A", "all", N_("mark all as read")),
     "day": ("D", "press [name=older][value='1']", N_("mark posts older than a day as read")),
     "week": ("W", "press [name=older][value='7']", N_("mark posts older than a week as read")),

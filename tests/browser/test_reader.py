@@ -382,15 +382,33 @@ async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Libra
         await page.goto(f"{library.url}/channel/home?show=all")
         await page.wait_for_timeout(1700)
         await page.mouse.move(600, 500)
-        for step in range(60):  # on a busy machine several steps come at once, which is too fast for reading
-            await page.mouse.wheel(0, 60)
-            await page.wait_for_timeout(140)
-            if step >= 13 and await page.locator(".post.is-read").count():
-                break
-        await page.wait_for_timeout(1000)  # the last step of the wheel is over
-        passed = await page.locator(".post.is-read").count()
-        await settled(page, COUNT - passed)
-        assert 1 <= passed <= 5
+        read, said = page.locator(".post.is-read"), page.locator("#done [data-text]")
+        for undo in ("offered", "z", ""):
+            for step in range(60):  # on a busy machine several steps come at once, which is too fast for reading
+                await page.mouse.wheel(0, 60)
+                await page.wait_for_timeout(140)
+                if step >= 13 and await read.count() > 1:
+                    break
+            await page.wait_for_timeout(1000)  # the last step of the wheel is over
+            passed = await read.count()
+            await settled(page, COUNT - passed)
+            assert 2 <= passed <= 5
+            assert not await said.is_visible()
+            if undo == "offered":  # to a user who turns back
+                for _ in range(3):
+                    await page.mouse.wheel(0, -150)
+                await expect(said).to_have_text("Marked as read while you scrolled.")
+                await page.get_by_role("button", name="Undo").click()
+            elif undo:
+                await page.keyboard.press(undo)
+            if undo:
+                await expect(said).to_have_text(f"Undone. {passed} posts marked as unread.")
+                await settled(page, COUNT)
+                await expect(read).to_have_count(0)
+                await page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+                await page.keyboard.press("z")
+                await expect(said).to_have_text("There is nothing to undo.")
+                await page.locator("#done p").evaluate("(it) => (it.hidden = true)")
         tops = "[...document.querySelectorAll('.post')].map(p => Math.round(p.getBoundingClientRect().height))"
         heights = await page.evaluate(tops)
         assert len(heights) >= 20

@@ -434,6 +434,38 @@ async def test_a_finished_channel_is_undone_in_the_next_one(browser: Browser, se
         assert not await page.locator("#done p").is_visible()
 
 
+async def test_a_page_of_a_list_is_finished_by_one_key(browser: Browser, server: ReadingServer) -> None:
+    """Its posts alone are marked, not those loaded ahead or left above; the next page follows, then the next channel.
+
+    The menu beside *Mark all as read* and the end of the list have a button for it, and the key takes back each mark.
+    """
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "dan", "/channel/home")
+        await look(page, "Full")
+        read, said = page.locator(".post.is-read"), page.locator("#done [data-text]")
+        at = "[...document.querySelectorAll('.post')].indexOf(document.activeElement)"
+        await page.locator("#older").scroll_into_view_if_needed()
+        await expect(page.locator(".post")).to_have_count(COUNT)
+        await page.locator(".post").nth(2).focus()
+        await page.keyboard.press("T")
+        await expect(said).to_have_text("20 posts marked as read.")
+        await expect(read).to_have_count(20)
+        await page.wait_for_function(f"() => {at} === 20")
+        await page.keyboard.press("z")
+        await expect(read).to_have_count(0)
+        await page.get_by_title("More ways to mark as read").click()
+        await page.get_by_role("button", name="Mark this page as read, then go on").first.click()
+        await expect(read).to_have_count(20)
+        await expect(page.locator(".post").nth(19)).to_have_class(re.compile("is-read"))
+        await page.keyboard.press("z")
+        await expect(read).to_have_count(0)
+        await page.locator(".paging").get_by_role("button", name="Mark this page as read, then go on").click()
+        await page.wait_for_url("**/channel/more#first")
+        await expect(said).to_have_text("20 posts marked as read.")
+        await page.keyboard.press("z")
+        await expect(page.locator("[data-channel=home] [data-count]")).to_have_text(str(COUNT))
+
+
 async def test_marks_in_a_row_are_undone_by_one_key(browser: Browser, server: ReadingServer) -> None:
     """On a later page, the last one first: each message says which marks the key undoes next."""
     async with tab(browser) as here:
@@ -490,13 +522,21 @@ async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: Reading
         await page.goto(server.url + "/channel/more?show=all")
         async with page.expect_event("load"):
             await page.goto(server.url + (await page.locator(".post h2 a").first.get_attribute("href") or ""))
-        for said in ("Saved.", "Removed from saved posts."):  # by a page that can't undo marks of many posts
-            await page.keyboard.press("s")
+        assert not await page.locator("#done p").is_visible()
+        for key, said in (
+            ("s", "Saved."),
+            ("z", "Undone. Removed from saved posts."),
+            ("z", "2 posts marked as unread in More."),  # for as long as the server can undo it
+        ):
+            await page.keyboard.press(key)
             await expect(page.locator("#done [data-text]")).to_have_text(said)
         await page.goto(server.url + "/channel/more?show=all")
-        assert not await page.locator("#done p").is_visible()
-        await page.keyboard.press("z")  # for as long as the server can undo it
-        await page.get_by_text("2 posts marked as unread in More.").wait_for()
+        await page.keyboard.press("m")
+        await expect(page.locator(".post.is-read")).to_have_count(1)
+        async with page.expect_event("load"):
+            await page.keyboard.press("J")
+        await page.keyboard.press("z")
+        await expect(page.locator("[data-channel=more] [data-count]")).to_have_text("2")
 
 
 async def test_messages_leave_titles_and_actions_in_view(browser: Browser, server: ReadingServer) -> None:
@@ -762,6 +802,8 @@ async def test_keys_find_nothing_unread(browser: Browser, server: ReadingServer)
             ("N", "No other channel has unread posts."),
             ("A", "There is no unread post here."),
             ("M", "No other channel has unread posts."),
+            ("A", "There is no unread post here."),
+            ("T", "No other channel has unread posts."),
         ):
             await page.keyboard.press(key)
             await expect(said).to_have_text(text)
@@ -785,6 +827,16 @@ async def test_keys_without_a_message_about_other_channels(browser: Browser, ser
     async with tab(browser) as here:
         page = await server.sign_in(here, "zoe", "/channel/more?show=all")
         said = page.locator("#done [data-text]")  # kept when the message goes
+        await page.locator(".post").last.focus()
+        for key, text in (
+            ("j", "No more posts. J opens Home."),
+            ("j", "No more posts. J opens Home."),
+            ("t", "2 posts marked as read."),
+            ("n", "No more posts. J opens Home. Before that: 2 posts marked as read."),
+            ("z", "2 posts marked as unread."),
+        ):
+            await page.keyboard.press(key)
+            await expect(said).to_have_text(text)
         for path, keys in (("/channel/global", "K"), ("/search?q=Short", "mN")):
             await page.goto(server.url + path)
             await page.locator(".post").last.focus()
@@ -793,9 +845,11 @@ async def test_keys_without_a_message_about_other_channels(browser: Browser, ser
             await expect(said).to_have_text("")
         await page.goto(server.url + "/channel/more?show=all")
         async with page.expect_event("load"):
-            await page.locator(".post h2 a").first.click()
+            await page.locator(".post h2 a").last.click()
         await page.keyboard.press("M")
         await expect(said).to_have_text("")
+        await page.keyboard.press("j")
+        await expect(said).to_have_text("No more posts. J opens Home.")
         await page.set_viewport_size({"width": 600, "height": 800})
         await page.goto(server.url + "/channel/more")
         async with page.expect_event("load"):
@@ -827,7 +881,7 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
             await page.get_by_text(said, exact=True).wait_for()
             assert await row.evaluate("(post, state) => post.matches(state)", state)
             await undo.click()
-            await page.get_by_text("Undone.", exact=True).wait_for()
+            await page.get_by_text(re.compile(r"^Undone\.")).wait_for()
             assert not await row.evaluate("(post, state) => post.matches(state)", state)
             await swipe(input_, row, far)
             await page.get_by_text(said, exact=True).wait_for()

@@ -141,6 +141,25 @@ async def test_down_to_a_post(ann: ReadingVisitor) -> None:
     assert await ann.titles("/channel/home") == ["c", "b", "a"]
 
 
+async def test_a_page_is_marked_and_the_next_one_opened(ann: ReadingVisitor) -> None:
+    """Without a script: the next one of all posts, unread ones in the place of the marked ones, or another channel."""
+    await ann.server.follow_unscheduled(OTHER, "ann", "news")
+    await ann.publish("c", feed=OTHER, host="other.example")
+    for number in range(45):
+        await ann.publish(f"p{number}", at=NOON + number)
+
+    for path, count, left, onward in (
+        ("/channel/home?show=all", 20, 25, "/channel/home?show=all&after="),
+        ("/channel/home", 20, 5, "/channel/home?undo="),
+        ("/channel/home", 5, 0, "/channel/news?undo="),
+    ):
+        reply = await ann.browser.post("/marks", fields_of((await ann.get(path)).tree.css_first("#mark-page")))
+        assert reply.location.startswith(onward)
+        assert await unread(ann) == left
+        said = (await ann.get(reply.location)).tree.css_first("#done [data-text]")
+        assert said.text() == f"{count} posts marked as read."
+
+
 async def test_all_means_what_was_there(ann: ReadingVisitor) -> None:
     """Posts that came after the page was made stay unread, on later pages of a channel too."""
     await ann.publish("p00", at=NOON - 1000)  # of a feed's first posts, only the newest are unread

@@ -92,8 +92,10 @@ class MarkForms:
         raise InvalidRequest(N_("The form is incomplete: it names no post or no change."))
 
     async def _turn(self, to: State, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
-        await self._mark(visit, user, ids, to)
-        return "", {}
+        """Mark these posts; after several by scrolling are marked as unread again, the reply says how many."""
+        marked = await self._mark(visit, user, ids, to)
+        count = len(set[str]().union(*marked.values()))
+        return undone_text(visit, UndoRecord("", count), None) if to == "unread" and len(ids) > 1 else "", {}
 
     async def _read_above(self, visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
         """Mark the posts of the page from its top down to this one."""

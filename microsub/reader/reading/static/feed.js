@@ -1,12 +1,9 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, say, send, showChanged, showState, tell } from "./marks.js";
-import { showOnward, tellLast } from "./news.js";
+import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, tell } from "./marks.js";
+import { showOnward, tellLast, tellNoMore } from "./news.js";
 import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
-
-const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
-const MOST_OF_SCROLLING = 1.5; // screens a second: faster scrolling isn't reading
 
 function posts() {
   return [...document.querySelectorAll(".post")];
@@ -50,12 +47,11 @@ function chosen() {
   return post;
 }
 
-function go(post) {
+/** Go to a post: a line of a list stays among the others, a whole post begins at the top. */
+function go(post, block = post?.matches(".row:not(.is-open)") ? "nearest" : "start") {
   if (post) {
     post.focus({ preventScroll: true });
     jumping();
-    // A line of a list stays among the others; a whole post begins at the top.
-    const block = post.matches(".row:not(.is-open)") ? "nearest" : "start";
     post.scrollIntoView({ block, behavior: "instant" });
   }
 }
@@ -288,7 +284,7 @@ async function loadOlder() {
           }
           feed.append(post);
           if (post.dataset.id) { // not a placeholder
-            watched.observe(post);
+            scrolling?.watch(post);
           }
         }
       }
@@ -324,71 +320,12 @@ function keepAddress() {
 }
 const start = location.href;
 
-// --- marks while scrolling
+// --- marks while scrolling, if the user has chosen them
 
-const since = new Map(); // post → when the user scrolled it into view
-let scrolledByReader = 0;
-let jumpUntil = performance.now() + 1500; // a restored position and loading pictures don't count as scrolling
+let scrolling = null;
 
-function jumping() {
-  jumpUntil = performance.now() + 400;
-  since.clear();
-}
-
-const watched = new IntersectionObserver(
-  (seen) => {
-    for (const one of seen) {
-      if (one.isIntersecting) {
-        since.set(one.target, performance.now());
-      }
-    }
-  },
-  { threshold: 0 },
-);
-
-function pass(speed) {
-  const now = performance.now();
-  if (now < jumpUntil || now - scrolledByReader > 1000) {
-    return;
-  }
-  const passed = [];
-  for (const [post, came] of since) {
-    const isPast = post.getBoundingClientRect().bottom < 0;
-    if (isPast && speed < MOST_OF_SCROLLING && now - came > IN_VIEW && !isOn(post.dataset.id, "read")) {
-      passed.push(post.dataset.id);
-    }
-    if (isPast) {
-      since.delete(post);
-    }
-  }
-  if (passed.length) {
-    passed.forEach((id) => showState(id, "read", true));
-    const form = document.getElementById("change");
-    send(form, { read: passed.join(",") }, true).then((told) => {
-      if (told) {
-        showChanged(told, passed, -1);
-        if (told.text) {
-          say(told.text, "", told.turn);
-        }
-      } else {
-        passed.forEach((id) => showState(id, "read", false));
-      }
-    });
-  }
-}
-
-function prepareScrolling() {
-  let [lastPlace, lastTime] = [scrollY, performance.now()];
-  for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
-    addEventListener(kind, () => (scrolledByReader = performance.now()), { passive: true });
-  }
-  addEventListener("scroll", () => {
-    const now = performance.now();
-    const speed = Math.abs(scrollY - lastPlace) / innerHeight / Math.max((now - lastTime) / 1000, 0.05);
-    [lastPlace, lastTime] = [scrollY, now];
-    pass(speed);
-  });
-}
+/** What scrolls next isn't the user. */
+const jumping = () => scrolling?.jumping();
 
 // --- actions of keys
 
@@ -447,6 +384,9 @@ async function move(step) {
   const at = posts().indexOf(place());
   if (step > 0 && at === posts().length - 1) {
     await loadOlder();
+    if (at === posts().length - 1 && !document.querySelector("#older [rel=next]")) {
+      tellNoMore();
+    }
   }
   go(at < 0 ? current() : posts()[at + step]);
 }
@@ -464,6 +404,34 @@ async function turn(step) {
 function turnOver(name, opposite) {
   const id = chosen()?.dataset.id;
   return id && changeByHand(isOn(id, name) ? opposite : name, id);
+}
+
+/** The posts of the page on which one is, without those that were loaded ahead; at the end of the list, of its last one. */
+function postsOfPage() {
+  const [all, older] = [posts(), document.getElementById("older")];
+  const isEnd = !older.querySelector("[rel=next]") && older.getBoundingClientRect().top < innerHeight;
+  const at = (!isEnd && inView()) || all.at(-1);
+  return all.filter((post) => post.dataset.place === at.dataset.place);
+}
+
+/** Mark the posts of the page, and go on to the next page, or the next channel; true if that is another page of the browser. */
+async function finishPage() {
+  const page = posts().length ? postsOfPage() : [];
+  const unread = page.map((post) => post.dataset.id).filter((id) => !isOn(id, "read"));
+  const isDone = !unread.length || await change("all", unread.join());
+  const isLast = page.at(-1) === posts().at(-1);
+  if (isDone && isLast) {
+    await loadOlder();
+  }
+  const next = posts()[posts().indexOf(page.at(-1)) + 1];
+  if (isDone && page.length && next) {
+    go(next, "start");
+  } else if (isDone && !document.querySelector("#older [rel=next]") && navigator.onLine) {
+    const onward = showOnward();
+    onward ? onward.click() : unread.length || tellLast();
+    return Boolean(onward);
+  }
+  return false;
 }
 
 export const atPosts = {
@@ -490,6 +458,12 @@ export const atPosts = {
       onward.click();
     } else if (!all && canLeave()) {
       tellLast();
+    }
+  },
+  page: async () => {
+    if (!isFinishing) { // a second press would mark the next page, too
+      isFinishing = true;
+      isFinishing = await finishPage().catch(() => false);
     }
   },
   on: readOn,
@@ -587,6 +561,11 @@ export function prepareFeed() {
   document.querySelector(".looks")?.addEventListener("submit", keepInView);
   document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepShowing));
   addEventListener("keydown", insideFeed);
+  document.getElementById("mark-page")?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    document.querySelector(".marking details").open = false;
+    atPosts.page();
+  });
   feed.addEventListener("click", (event) => {
     const { id } = event.target.closest("[data-original]")?.closest(".post").dataset ?? {};
     if (id && !isOn(id, "read")) {
@@ -609,7 +588,9 @@ export function prepareFeed() {
     }
   });
   if (feed.dataset.scrolling === "yes") {
-    posts().forEach((post) => watched.observe(post));
-    prepareScrolling();
+    import("./scrolling.js").then((module) => {
+      scrolling = module;
+      scrolling.prepareScrolling();
+    });
   }
 }

@@ -228,22 +228,38 @@ export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (
   }
   newest = turn;
   bar.classList.remove("quiet");
-  takeAlong(undo, until);
   const form = document.getElementById("undo");
   if (form) {
     form.elements.undo.value = undo;
   }
+  undo || giveBack();
   bar.querySelectorAll("button").forEach((button) => (button.hidden = !undo));
   bar.querySelector("[data-text]").textContent = first ? `${first} ${text}` : text;
   bar.querySelector("p").hidden = !text;
   clearTimeout(hiding);
-  hiding = setTimeout(() => bar.querySelector("p").hidden = true, until - Date.now());
+  hiding = setTimeout(hide, until - Date.now());
+}
+
+function hide() {
+  giveBack();
+  bar.querySelector("p").hidden = true;
+}
+
+let came = null; // what had the focus before the message
+bar?.addEventListener("focusin", ({ relatedTarget }) => (came = bar.contains(relatedTarget) ? came : relatedTarget));
+
+/** Give the focus back to its post, or to the first one in view, before the message goes that has it. */
+function giveBack() {
+  if (bar.contains(document.activeElement)) {
+    const inView = [...document.querySelectorAll(".post")].find((post) => post.getBoundingClientRect().bottom > 0);
+    (came?.isConnected && came.closest(".post") ? came : inView)?.focus({ preventScroll: true });
+  }
 }
 
 // On a phone, a message doesn't lie on the text of the post that is opened next; keys and further marks undo as before.
 document.addEventListener("click", ({ target }) => {
   if (bar && target.closest(".post:not(.is-open)") && !target.closest("button, form") && matchMedia("(max-width: 52rem)").matches) {
-    bar.querySelector("p").hidden = true;
+    hide();
   }
 });
 
@@ -257,7 +273,7 @@ function saysOffline() {
   return [texts.offline, texts.waits].some((text) => shown.endsWith(text));
 }
 
-const isOffered = () => Boolean(bar?.querySelector("p:not([hidden]) [form=undo]:not([hidden])"));
+export const isOffered = () => Boolean(bar?.querySelector("p:not([hidden]) [form=undo]:not([hidden])"));
 
 /** Say a text that the list of channels has for scripts. */
 export const tell = (name) => say(texts[name]);
@@ -265,15 +281,32 @@ export const tell = (name) => say(texts[name]);
 /** Say that nothing is unread, unless that covered the undo of what was marked. */
 export const tellNothing = (name) => isOffered() || tell(name);
 
+const isMassOffered = () => isOffered() && document.getElementById("undo").elements.undo.value === mass.undo;
+
+/** Say once that a list has ended; an undo that is offered stays so. */
+export function tellEnd(text) {
+  const shown = bar?.querySelector("p:not([hidden]) [data-text]")?.textContent ?? "";
+  if (isMassOffered() && !shown.startsWith(text)) {
+    say(mass.text, mass.undo, newest, mass.until, `${text} ${texts.earlier}`);
+  } else if (!isOffered() && shown !== text) {
+    say(text);
+  }
+}
+
 const NONE = { turn: 0, until: 0, lasts: 0 };
 let mass = NONE; // the last marks of many posts: what was said, until when it is shown, and until when they can be undone
 
-/** Keep those marks for the next pages of this tab, which go on showing a message about them that wasn't covered. */
-function takeAlong(undo, until) {
-  if (document.getElementById("undo")) { // a post's page knows of none
-    sessionStorage.setItem("said", JSON.stringify({ ...mass, until: undo && undo === mass.undo ? until : 0 }));
+let own = []; // other changes that the key takes back, the newest last: of one post by hand, and runs of marks by scrolling
+
+/** Keep all that for the next pages of this tab, which go on showing a message about those marks that wasn't covered. */
+function takeAlong() {
+  if (document.getElementById("undo")) {
+    const until = isMassOffered() ? mass.until : 0;
+    const before = own.map((one) => ({ ...one, turn: one.turn - mass.turn }));
+    sessionStorage.setItem("said", JSON.stringify({ ...mass, turn: 0, until, own: before }));
   }
 }
+addEventListener("pagehide", takeAlong);
 
 /** Say how many posts were marked, with a button that undoes it. */
 function sayMass(text, undo, turn, until = Date.now() + UNDOABLE, first = "", lasts = Date.now() + LASTING) {
@@ -282,19 +315,21 @@ function sayMass(text, undo, turn, until = Date.now() + UNDOABLE, first = "", la
 }
 
 function sayAgain() {
-  const kept = JSON.parse(sessionStorage.getItem("said")) ?? NONE;
-  if (kept.lasts > Date.now() && document.getElementById("undo")) {
-    mass = { ...kept, turn: 0 };
-    if (kept.until > Date.now() && bar.querySelector("p").hidden) {
-      sayMass(kept.text, kept.undo, (turns += 1), kept.until, "", kept.lasts);
+  const { own: before = [], ...kept } = JSON.parse(sessionStorage.getItem("said")) ?? NONE;
+  if (document.getElementById("undo")) {
+    own = before;
+    turns = Math.max(turns, ...own.map(({ turn }) => turn));
+    mass = kept.lasts > Date.now() ? kept : NONE;
+    if (mass.until > Date.now() && bar.querySelector("p").hidden) {
+      say(mass.text, mass.undo, mass.turn, mass.until);
     }
   }
 }
 
-/** Say which change of one post was taken back, or offer the undo of the marks before it as long as it can be had. */
-function sayUndone(turn, name = "") {
-  const said = `${texts.undone} ${feed?.dataset[`${name}Said`] ?? ""}`.trim();
-  if (mass.until > Date.now()) {
+/** Say what was taken back, and offer the undo of the marks before it as long as it can be had. */
+function sayUndone(turn, what = "") {
+  const said = `${texts.undone} ${what}`.trim();
+  if (mass.until > Date.now() && !isNextUndone(own.at(-1))) {
     say(mass.text, mass.undo, turn, mass.until, `${said} ${texts.earlier}`);
   } else {
     say(said, "", turn);
@@ -321,19 +356,21 @@ addEventListener("pageshow", () => (left = -LEAVING)); // the browser's way back
  */
 export const isLeaving = (most = LEAVING) => performance.now() - left < most;
 
-const MOST_LISTED = 1000; // posts that a form may name
+export const MOST_LISTED = 1000; // posts that a form may name
 const changed = new Map();
 const OPPOSITE = { read: "unread", unread: "read", save: "unsave", unsave: "save" };
 
 /**
- * Change one post, or all down to it; the button's name is the change. What is `said` of a change of one post comes
- * with a button that undoes it. False if it was refused, which is said.
+ * Change one post, or the posts of some ids with commas between them, or all down to one; the button's name is the change.
+ * What is `said` of a change of one post comes with a button that undoes it. Returns the changes, or null if they were
+ * refused, which is said.
  */
-export async function change(name, id, said = "") {
+export async function change(name, id, said = "", more = {}) {
   const form = document.getElementById("change");
-  const posts = [...document.querySelectorAll(".post")];
-  const ids = posts.map((post) => post.dataset.id);
-  const asked = { read: [id], unread: [id], above: ids.slice(0, ids.indexOf(id) + 1), all: ids }[name];
+  const ids = [...document.querySelectorAll(".post")].map((post) => post.dataset.id);
+  const given = name === "above" ? ids.slice(0, ids.indexOf(id) + 1) : id.split(",");
+  const unread = given.filter((one) => one === id || !isOn(one, "read")).slice(-MOST_LISTED);
+  const asked = { read: given, unread: given, above: unread, all: unread }[name];
   const before = new Map((asked || []).map((one) => [one, isOn(one, "read")]));
   const wasSaved = isOn(id, "save");
   for (const one of asked || []) {
@@ -342,13 +379,13 @@ export async function change(name, id, said = "") {
   if (!asked) {
     showState(id, "save", name === "save");
   }
-  const told = await send(form, { [name]: id, page: ids.join(",") });
+  const told = await send(form, { ...more, [name]: name === "all" ? 1 : id, page: (asked || []).join(",") });
   if (!told) {
     before.forEach((was, one) => showState(one, "read", was));
     if (!asked) {
       showState(id, "save", name !== "save");
     }
-    return false;
+    return null;
   }
   const isUnread = name === "unread";
   showChanged(told, [...before.keys()].filter((one) => before.get(one) === isUnread), isUnread ? 1 : -1);
@@ -367,32 +404,48 @@ export async function change(name, id, said = "") {
       bar?.classList.toggle("quiet", !said && !told.undo && !told.waits && isShown(id, asked ? "read" : "save"));
     }
   }
-  return true;
+  return told;
 }
 
-let byHand = { turn: 0 }; // the last change of one post by a key or button, and its turn
+const MOST_KEPT = 20; // of those other changes
+
+/** Note how the next request's change is taken back; `before` was noted for the same. */
+export function note(name, ids, before = null) {
+  const { channel } = document.getElementById("change").elements;
+  const noted = { name, ids, channel: channel.value, turn: turns + 1, lasts: Date.now() + LASTING };
+  own = [...own.filter((one) => one !== before).slice(1 - MOST_KEPT), noted];
+  return noted;
+}
 
 /** Change one post as the user asks, so that `takeBack` changes it back. */
 export function changeByHand(name, id) {
-  byHand = { name: OPPOSITE[name], id, turn: turns + 1 };
+  note(OPPOSITE[name], [id]);
   return change(name, id);
 }
 
+/** Whether that is what the key takes back next. */
+export const isNextUndone = (noted) => own.at(-1) === noted && noted?.turn > mass.turn;
+
 /**
- * Press what undoes the newest action, or change back the post that was marked or saved since, or else undo the marks of
- * many posts, which keep what is older; says so if there is nothing.
+ * Press what undoes the newest action, or change back what was marked or saved since, the newest first, or else undo the
+ * marks of many posts, which keep what is older; says so if there is nothing.
  */
 export async function takeBack(button) {
-  const { name, id, turn } = byHand;
-  if (button && turn <= newest) {
+  own = own.filter(({ ids, lasts }) => ids.length && lasts > Date.now());
+  const last = own.at(-1);
+  if (button && !(last?.turn > newest)) {
     button.click();
     return;
   }
-  byHand = { turn: 0 };
-  if (turn > mass.turn && article(id)) {
+  if (isNextUndone(last)) {
+    own.pop();
+    const { name, ids, channel } = last;
     const now = turns + 1;
-    if (await change(name, id)) {
-      sayUndone(now, name); // unless something newer has been said meanwhile
+    const told = await change(name, ids.join(), "", { channel });
+    if (told) {
+      sayUndone(now, told.text || feed?.dataset[`${name}Said`]); // unless something newer has been said meanwhile
+    } else {
+      own.push(last);
     }
   } else if (mass.lasts > Date.now()) {
     sayMass(mass.text, mass.undo, (turns += 1), mass.until, "", mass.lasts); // it has gone, or a message has covered it
@@ -436,8 +489,10 @@ async function undo(form) {
   const [opposite, swiped] = id.split(" ");
   if (swiped) {
     const now = turns + 1;
-    if (await change(opposite, swiped)) {
-      sayUndone(now);
+    own = own.filter(({ name, ids }) => `${name} ${ids}` !== id);
+    const told = await change(opposite, swiped);
+    if (told) {
+      sayUndone(now, told.text);
     }
     return;
   }
@@ -476,17 +531,15 @@ export function prepareForms() {
     const { target, submitter } = event;
     if (target.id === "change" && submitter) {
       event.preventDefault();
-      (OPPOSITE[submitter.name] ? changeByHand : change)(submitter.name, submitter.value);
+      const listed = [...document.querySelectorAll(".post")].map((post) => post.dataset.id).join();
+      (OPPOSITE[submitter.name] ? changeByHand : change)(submitter.name, submitter.name === "all" ? listed : submitter.value);
     } else if (target.id === "mark-all") {
       event.preventDefault();
       markAll(target, submitter?.value);
     } else if (target.id === "undo") {
       event.preventDefault();
       undo(target);
-      const post = document.activeElement.closest("#done") && document.querySelector(".post");
-      if (post) {
-        post.focus({ preventScroll: true });
-      }
+      giveBack();
     }
   });
 }

@@ -1,6 +1,6 @@
 // Requests counts, states and news when the server announces a change, and at intervals. New posts are announced in a
 // bar, so that nothing on the page moves. And the list of channels: its lines by key, unfolded ones, feeds that are dragged.
-import { feed, isLeaving, settled, showCounts, showStates, tellNothing } from "./marks.js";
+import { feed, isLeaving, settled, showCounts, showStates, tellEnd, tellNothing } from "./marks.js";
 import { hasWaiting } from "./waiting.js";
 
 const PAUSE = 60000;
@@ -31,6 +31,7 @@ function showSigns(signs) {
     } else if (sign) {
       link.after(sign);
     } else {
+      before?.contains(document.activeElement) && link.focus({ preventScroll: true });
       before?.remove();
     }
   }
@@ -60,6 +61,7 @@ async function ask() {
     }
     newest = turn;
     hasWaiting() || showCounts(told.unread); // those after what waits come with its reply
+    showOnward();
     showSigns(told.signs);
     if (before && before === settled()) {
       showStates(told.states);
@@ -184,7 +186,7 @@ export function turnTo(step, at = "") {
   return Boolean(found);
 }
 
-let isCounted; // whether the channel of the page's feed has shown a number
+let isCounted = false; // whether the channel of the page's feed has shown a number
 
 /**
  * Name at the end of a feed's posts the line to which keys go on from there: the next one of an unfolded channel, or else
@@ -193,7 +195,7 @@ let isCounted; // whether the channel of the page's feed has shown a number
 export function showOnward() {
   const [onward, own] = [".onward", "#channels [data-channel][aria-current]"].map((one) => document.querySelector(one));
   if (onward && own && feed.dataset.source) {
-    isCounted ??= countOf(own) > 0;
+    isCounted ||= countOf(own) > 0;
     const isOwn = place(onward) === place(own);
     const isLeft = isCounted ? countOf(own) > document.querySelectorAll(".post:not(.is-read)").length : isOwn;
     const isEnded = isOwn && !isLeft && feed.dataset.channel !== "global";
@@ -218,6 +220,14 @@ export function tellLast() {
   if (isLast && all?.dataset.channel === "global" && countOf(all) <= countOf(here)) {
     tellNothing("last");
   }
+}
+
+/** Say that no post follows, and which key opens the next channel with unread posts; All lists those of all channels. */
+export function tellNoMore() {
+  const { end, onward } = document.getElementById("channels").dataset;
+  const [key] = document.querySelector("[data-act=nextChannel]")?.dataset.key.split("|") ?? [];
+  const next = feed?.dataset.channel !== "global" && lineAhead(1)?.querySelector(".name").textContent;
+  tellEnd(key && next ? onward.replace("{key}", key).replace("{channel}", () => next) : end);
 }
 
 async function fetchedBranch(link) {

@@ -1,6 +1,7 @@
 // A post's own page: opening it marks the post as read, and it leads to the next posts of the list it was opened from.
 // A list takes whole texts from it; the page of the next post is fetched in advance.
 import { article, canLeave, change, feed, isLeaving, isOn, say, tell } from "./marks.js";
+import { tellNoMore } from "./news.js";
 import { localiseTimes } from "./times.js";
 
 const post = document.querySelector(".post.whole");
@@ -11,7 +12,8 @@ const SKIMMED = 500; // milliseconds in which a post that is only skimmed is clo
 
 /** Remember the displayed list, for the pages of its posts. */
 export function rememberList(ids) {
-  sessionStorage.setItem("list", JSON.stringify({ ids, path: location.href, show: feed.dataset.show }));
+  const isWhole = !document.querySelector("#older [rel=next]");
+  sessionStorage.setItem("list", JSON.stringify({ ids, path: location.href, show: feed.dataset.show, isWhole }));
 }
 
 /** The post at which a list goes on after a visit to one of its posts: that post, or the next one still listed. */
@@ -46,6 +48,8 @@ function turn(step) {
   const id = neighbour(step);
   if (id && canLeave()) {
     location.assign(id + found);
+  } else if (!id && step > 0 && list.ids.at(-1) === post.dataset.id && list.isWhole) {
+    tellNoMore();
   }
 }
 
