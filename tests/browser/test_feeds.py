@@ -51,7 +51,10 @@ async def test_a_channel_is_unfolded_by_key(browser: Browser, server: ReadingSer
 
 
 async def test_unfolded_feeds_are_there_at_once(browser: Browser, server: ReadingServer) -> None:
-    """On the tab's next pages, before the server tells how they are now: nothing moves, and keys lead to them."""
+    """On the tab's next pages, before the server tells how they are now: nothing moves, and keys lead to them.
+
+    Keys that are pressed before the script of a page runs aren't lost.
+    """
     async with tab(browser) as here:
         await here.intercepts()
         page = await server.sign_in(here, "ann", "/channel/home?show=all")
@@ -79,6 +82,16 @@ async def test_unfolded_feeds_are_there_at_once(browser: Browser, server: Readin
         async with page.expect_response("**/channels/home/feeds?part=1"):
             told.set()
         await expect(page.locator(".branch [aria-current=page]")).to_be_focused()
+        for path, keys in (("/channel/home?show=all", "jj"), ("/follow", "my blog")):
+            loaded = await here.holds("**/reader.js")
+            await page.goto(f"{server.url}{path}", wait_until="commit")
+            await page.locator("footer").wait_for()
+            await here.keys(*keys)
+            loaded.set()
+            if keys == "jj":
+                await page.locator(".post:nth-child(2):is(:focus, :focus-within)").wait_for()
+            else:
+                await expect(page.locator("#asked")).to_have_value(keys)
 
 
 async def test_arrows_walk_through_the_channels(browser: Browser, server: ReadingServer) -> None:

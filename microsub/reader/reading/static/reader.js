@@ -4,6 +4,8 @@ import { canLeave, isLeaving, prepareForms, showTotal, takeBack, tellNothing } f
 import { prepareBranches, tellLast, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
+const early = self.early ?? { keys: [] }; // of unfolded.js
+
 // Hide pictures that can't be loaded; a face becomes its letter.
 function leaveOut({ target }) {
   if (target.matches?.("img[data-letter]")) {
@@ -145,7 +147,7 @@ function listen(more) {
     }
   }
 
-  addEventListener("keydown", (event) => {
+  function take(event) {
     const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
     if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]") && !isTyping?.matches("select") && leave(isTyping)) {
       event.preventDefault();
@@ -172,7 +174,9 @@ function listen(more) {
         run(act);
       }
     }
-  });
+  }
+  addEventListener("keydown", take);
+  early.keys.filter(({ key }) => key !== " ").forEach(take);
   for (const button of document.querySelectorAll("button[data-act=keys]")) {
     button.hidden = false;
     button.addEventListener("click", () => run("keys"));
@@ -184,9 +188,11 @@ if (!matchMedia("(hover: none) and (pointer: coarse)").matches) {
   const field = document.querySelector("[data-focus]");
   field?.focus();
   if (["text", "search"].includes(field?.type)) {
+    field.value += early.keys.splice(0).map(({ key }) => key).join(""); // what was typed before this script ran
     field.setSelectionRange(field.value.length, field.value.length);
   }
 }
+removeEventListener("keydown", early);
 prepareForms();
 showTotal();
 prepareFeed();

@@ -15,5 +15,17 @@ try {
   // The browser keeps nothing; the feeds come a moment later.
 }
 
+// Keys that are pressed before reader.js runs wait for it; those that the browser or a field takes don't.
+self.early = Object.assign((event) => {
+  const isTyping = event.target.closest?.("input:not([type=radio], [type=checkbox]), textarea, select");
+  if (event.key.length === 1 && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    early.keys.push(event);
+    if (event.key !== " ") { // which scrolls
+      event.preventDefault();
+    }
+  }
+}, { keys: [] });
+addEventListener("keydown", early);
+
 // A list is painted with its whole heading; one whose heading doesn't come, as far as it has.
 setTimeout(() => document.querySelector("link[rel=expect]")?.remove(), 500);
