@@ -66,6 +66,7 @@ NO_PAGES = {
     **{"/settings/lists/feeds.opml": "a file", "/settings/lists/everything.jsonl": "a file"},
     **{"/sign-in": "for strangers", "/enrol": "for strangers", "/client": "for strangers", "/u/{name}": "leads on"},
     **{"/sign-in/link": "for strangers", "/sign-in/callback": "leads on", "/sign-in/local": "leads on"},
+    **{"/post/{id}/next": "leads on", "/post/{id}/previous": "leads on"},
     **{"/answer/callback": "leads on", "/app.webmanifest": "JSON", "/service-worker.js": "a script"},
 }
 """Routes without a page for a browser here, and the reason."""
