@@ -524,7 +524,7 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         assert await page.locator(".post h2").first.inner_text() == "Post 47"
 
 
-SHORT = {"/feed": "#feeds thead input", "/channels": ".hint button:not([hidden])"}
+SHORT = {"/feed": "#feeds thead input", "/channels": ".hint button:not([hidden])", "/follow": "[data-dropped]"}
 """Pages with their end in the window, and what is there when their scripts have run."""
 
 

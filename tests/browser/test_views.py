@@ -1453,7 +1453,7 @@ CORNERS = """all => all.filter((it) => it.checkVisibility()).map((it) => {
 })"""
 
 
-SHOWN = "#channels a, #channels input, main h1, main .views a, main th a, main p"
+SHOWN = "#channels a, #channels input, main h1, main .views a, main th a, main p, .bottom a:has(+ a)"
 
 
 async def beginning(page: Page, url: str, cut: str) -> list[str]:
@@ -1477,12 +1477,15 @@ async def test_the_rest_of_a_page_moves_nothing(browser: Browser, server: Readin
 
     A page whose heading never comes is painted nevertheless, after a while.
     """
-    parts = {"/saved": '<form class="looks"', "/feed": "<tbody>", "/channel/home?show=all": "<article"}
+    parts = [
+        *(("/saved", '<form class="looks"'), ("/feed", "<tbody>"), ("/channel/home?show=all", "<article")),
+        *(("/feed", '<form method="post" action="/feed/refresh"'), ("/channels", '<a href="/follow"><svg')),
+    ]
     async with tab(browser) as here:
         await here.intercepts()
         page = await server.sign_in(here, "bea", "/channel/home?show=all")
         await look(page, "List")
-        for (path, cut), size in itertools.product(parts.items(), (DESK, PHONE)):
+        for (path, cut), size in itertools.product(parts, (DESK, PHONE)):
             await page.set_viewport_size(size)  # type: ignore[arg-type]
             before = await beginning(page, f"{server.url}{path}", cut)
             await page.goto(f"{server.url}{path}")

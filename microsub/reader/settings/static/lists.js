@@ -7,7 +7,6 @@ const PARTS = ["import", "brought"];
 
 for (const form of document.querySelectorAll("[data-drop]")) {
   const field = form.elements.list;
-  form.querySelector("[data-dropped]").hidden = matchMedia("(pointer: coarse)").matches; // fingers drop no files
   form.addEventListener("dragover", (event) => {
     event.preventDefault();
     form.classList.add("over");
