@@ -540,20 +540,23 @@ async def test_a_mark_is_undone_on_later_pages(browser: Browser, server: Reading
 
 
 async def test_messages_leave_titles_and_actions_in_view(browser: Browser, server: ReadingServer) -> None:
-    """On a desk they stand at the right, in a list and on the page of a post."""
+    """On a desk they stand below the channels, whose list ends above them, in a list and on the page of a post."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "xia", "/channel/home?show=all")
-        await page.set_viewport_size({"width": 1280, "height": 800})
-        for covered in (".post h2 a", ".post.whole .acts > *"):
-            if "whole" in covered:
-                async with page.expect_event("load"):
-                    await page.goto(server.url + (await page.locator(".post h2 a").first.get_attribute("href") or ""))
-            await page.keyboard.press("s")
-            await expect(page.locator("#done p")).to_be_visible()
-            said = await page.locator("#done p").bounding_box()
-            assert said is not None
-            ends = "all => Math.max(...all.map((one) => one.getBoundingClientRect().right))"
-            assert await page.locator(covered).evaluate_all(ends) < said["x"], covered
+        await page.set_viewport_size({"width": 1280, "height": 300})
+        below = """() => {
+            const box = (one) => document.querySelector(one).getBoundingClientRect();
+            const said = box("#done p");
+            return said.height > 0 && box("#channels").bottom <= said.top && said.right < box("main").left;
+        }"""
+        for path in ("/channel/home?show=all", await page.locator(".post h2 a").first.get_attribute("href")):
+            await page.goto(f"{server.url}{path}")
+            whole = "document.getElementById('channels').offsetHeight"
+            before = await page.evaluate(whole)
+            await here.keys("s", "z")
+            await page.wait_for_function(below)
+            await page.locator("#done p").evaluate("(it) => (it.hidden = true)")
+            await page.wait_for_function(f"before => {whole} === before", arg=before)
 
 
 async def test_escape_leads_back_to_the_list(browser: Browser, server: ReadingServer) -> None:
@@ -1316,15 +1319,17 @@ RIGHTMOST = """async (png) => {
 
 
 async def test_unread_posts_have_a_dot_in_every_view(browser: Browser, server: ReadingServer) -> None:
-    """Until it is marked, which moves no title in lines and cards, and apart from the title in either direction.
+    """Until it is marked, which moves no title, open ones included, and apart from the title in either direction.
 
     Cards are as wide as the line above.
 
     On a phone, a long word breaks beside the dot. A mark that is cut off is none of its ellipsis.
     """
     dot = """title => {
-      const { paddingInlineStart: wide, marginInlineEnd: apart } = getComputedStyle(title, "::before");
-      return Math.min(parseFloat(wide), parseFloat(apart)) || 0;
+      const { content, width, insetInlineStart } = getComputedStyle(title, "::before");
+      const { paddingInlineStart } = getComputedStyle(title);
+      const [indent, begins, wide] = [paddingInlineStart, insetInlineStart, width].map(parseFloat);
+      return content === "none" ? 0 : indent - begins - wide >= 4 && wide;
     }"""
     begins = """title => {
       const words = document.createRange();
@@ -1342,9 +1347,14 @@ async def test_unread_posts_have_a_dot_in_every_view(browser: Browser, server: R
             await page.keyboard.press("m")
             await page.locator(".post.is-read").wait_for()
             assert await title.evaluate(dot) == 0, view
-            assert view == "Full" or await title.evaluate(begins) == left, view
+            assert await title.evaluate(begins) == left, view
+            if view != "Full":
+                await page.keyboard.press("o")
+                await page.locator(".post.is-open").wait_for()
+                left = await title.evaluate(begins)
             await page.keyboard.press("m")
             await page.locator(".post.is-read").wait_for(state="detached")
+            assert view == "Full" or await title.evaluate(begins) == left, view
         await look(page, "Cards")
         heading, card = await page.locator(".heading").bounding_box(), await page.locator(".cards").first.bounding_box()
         assert heading is not None

@@ -245,6 +245,11 @@ function hide() {
   bar.querySelector("p").hidden = true;
 }
 
+// The list of channels ends above messages.
+const notes = document.querySelector(".notes") ?? bar;
+const room = () => document.documentElement.style.setProperty("--said", notes.offsetHeight > 20 ? `${notes.offsetHeight + 100}px` : "0px");
+notes && new ResizeObserver(room).observe(notes);
+
 let came = null; // what had the focus before the message
 bar?.addEventListener("focusin", ({ relatedTarget }) => (came = bar.contains(relatedTarget) ? came : relatedTarget));
 
