@@ -233,6 +233,14 @@ async def test_a_finished_feed_leads_to_the_next_one(browser: Browser, many: Rea
         await page.locator(".post").last.focus()
         await page.keyboard.press("N")
         await page.wait_for_url("**/channel/home#first")
+        other, feed = await here.context.new_page(), await page.locator("[data-its-feed]").first.get_attribute("href")
+        await page.keyboard.press("A")
+        await page.get_by_text("marked as read in Home.").wait_for()
+        await other.goto(f"{many.url}{(feed or '').partition('&')[0]}")
+        await expect(other.locator(".onward")).not_to_contain_text("Home")
+        await page.keyboard.press("z")  # the channel had no number when the other page was made
+        await expect(other.locator(".onward")).to_have_text(re.compile(r"Next: Home \d+"))
+        await other.close()
         await page.get_by_role("button", name="Feeds in Home").click()
         await page.locator(".branch a").first.wait_for()
         for key, name in (("J", "feed-0"), ("M", "feed-1"), ("M", "feed-2")):

@@ -2,14 +2,18 @@
 const PAUSE = 150; // milliseconds without a key
 
 function narrow(form, list, status) {
-  const [before, said] = [[...list.children], status.textContent];
+  const said = status.textContent;
   const further = form.parentElement.querySelector(":scope > .found + nav"); // pages of the whole list
   let waiting = 0;
+  let shown = []; // the lines that were found
 
+  /** Show these lines instead of the whole list, whose own are hidden: their numbers and signs go on changing. */
   function show(lines, text) {
-    list.replaceChildren(...lines);
+    shown.forEach((line) => line.remove());
+    shown = lines ?? [];
+    [...list.children, further].forEach((one) => one?.toggleAttribute("hidden", lines !== null));
+    list.append(...shown);
     status.textContent = text;
-    further?.toggleAttribute("hidden", lines !== before);
   }
 
   async function find(words) {
@@ -27,7 +31,7 @@ function narrow(form, list, status) {
     if (words || form.elements.q.defaultValue) { // a page that came with words has only what they find
       waiting = setTimeout(() => find(words).catch(() => {}), PAUSE);
     } else {
-      show(before, said);
+      show(null, said);
     }
   });
 }

@@ -238,16 +238,16 @@ async function fetchedBranch(link) {
 
 const named = (branch) => [...branch.querySelectorAll("a")].map((one) => `${one.href} ${one.querySelector(".name").textContent}`).join();
 
-/** Put a branch's counts into the lines for the same feeds; these stay, and their icons aren't asked for again. */
+/** Put a branch's counts and signs into the lines for the same feeds; these stay, and their icons aren't asked for again. */
 function recount(lines, branch) {
   [...branch.children].forEach((now, at) => {
     lines[at].className = now.className;
-    lines[at].querySelector(".count")?.remove();
-    lines[at].querySelector("a").append(...now.querySelectorAll(".count"));
+    lines[at].querySelectorAll(".count, .attention").forEach((one) => one.remove());
+    lines[at].querySelector("a").append(...now.querySelectorAll(".count, .attention"));
   });
 }
 
-/** Show the feeds of a channel; the line that had the focus has it again. */
+/** Show the feeds of a channel; the line that had the focus has it again, or the channel if that feed has left it. */
 function put(link, branch) {
   const before = link.parentElement.querySelector(".branch");
   if (before && named(before) === named(branch)) {
@@ -261,7 +261,7 @@ function put(link, branch) {
   feedHere()?.setAttribute("aria-current", "page");
   showOnward();
   if (focused) {
-    branch.querySelector(`[data-feed="${focused}"]`)?.focus({ preventScroll: true });
+    (branch.querySelector(`[data-feed="${focused}"]`) ?? link.parentElement.querySelector("[data-channel]")).focus({ preventScroll: true });
   }
 }
 
