@@ -58,6 +58,8 @@ _DRAWN = 64
 """Parts of pages that are kept, of some 8 KB each: `{{ drawn_once(file, macro, argument) }}`."""
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 """In an `Accept-Encoding` header that accepts it (RFC 9110, 12.5.3)."""
+_COMMENTS = re.compile(rb"(?ms)^[ \t]*(?://[^\n]*|/\*\*.*?\*/)$")
+"""Lines of comments in a script, which browsers don't get; others keep their numbers."""
 _SHORT, _LONG, _LEVEL, _LONGEST_NAME = 1400, 200_000, 4, 100
 """Characters of a page that needs no compression, and of one that is compressed in a thread; the level, which takes a
 millisecond for 100 KB.
@@ -71,10 +73,15 @@ def _static_files(folders: tuple[Path, ...]) -> tuple[dict[str, tuple[bytes, str
     A mark is the beginning of a SHA-256. All scripts have the same one, because they import each other by name.
     """
     paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
-    files = {path.name: (path.read_bytes(), _KINDS[path.suffix]) for path in paths if path.suffix in _KINDS}
+    files = {path.name: (_body(path), _KINDS[path.suffix]) for path in paths if path.suffix in _KINDS}
     marks = {name: sha256_hex(body)[:12] for name, (body, _) in files.items()}
     scripts = [name for name in files if name.endswith(".js")]
     return files, marks | dict.fromkeys(scripts, sha256_hex("".join(marks[name] for name in scripts))[:12])
+
+
+def _body(path: Path) -> bytes:
+    body = path.read_bytes()
+    return _COMMENTS.sub(lambda found: b"\n" * found[0].count(b"\n"), body) if path.suffix == ".js" else body
 
 
 class Templates:
