@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab
 from tests.support.polling import dated, rss
+from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -55,6 +56,42 @@ async def test_the_link_signs_in_where_a_worker_is_installed(browser: Browser, s
     await page.goto(server.url + path)
     assert page.url == f"{server.url}/"
     assert await page.get_by_role("link", name="Account of ann").count() == 1
+    await context.close()
+
+
+async def keeps(page: Page, **wanted: int) -> bool:
+    """Whether this many pages are kept to be read, by their users."""
+    found = await page.evaluate(
+        """async () => {
+          const names = (await caches.keys()).filter((name) => name.startsWith("posts of / "));
+          const count = async (name) => [name.slice(11), (await (await caches.open(name)).keys()).length];
+          return Object.fromEntries(await Promise.all(names.map(count)));
+        }"""
+    )
+    return bool(found == wanted)
+
+
+async def test_unread_posts_are_read_without_a_network(browser: Browser, server: ReadingServer) -> None:
+    """Those of the first page, with their whole texts; until their user signs out, or another one signs in."""
+    context = await browser.new_context()
+    page = await server.sign_in(here := Tab(context, await context.new_page()), "ann")
+    await page.evaluate("caches.open('posts of / bob').then(() => 0)")
+    await page.reload()
+    await wait_until(lambda: keeps(page, ann=1))
+    await context.set_offline(True)
+    for path in ("/", "/channel/global"):
+        await page.goto(f"{server.url}{path}")
+        assert await page.locator(".post .content").count() == 3
+    await page.get_by_text("You are offline. Only this page can be read.").wait_for()
+    await page.goto(f"{server.url}/saved")
+    assert await here.title() == "You are offline"
+    await context.set_offline(False)
+    await page.locator("h1", has_text="Saved").wait_for()
+    await page.goto(f"{server.url}/account")
+    async with page.expect_navigation():
+        await page.get_by_role("button", name="Sign out of this browser").click()
+    await wait_until(lambda: keeps(page))
+    server.cookies.clear()  # of the session that has ended
     await context.close()
 
 

@@ -746,3 +746,15 @@ async def test_posts_are_read_one_after_the_other_without_scripts(ann: ReadingVi
     assert (await ann.get(f"/post/{middle}/next", referer=f"{ADDRESS}/feed/{feed}")).location.startswith("/post/")
     for other in ("/settings", "/feed/x", "/channel/..", "https://evil.example/"):
         assert (await ann.get(f"/post/{middle}/next?list={other}")).location == listed
+
+
+async def test_whole_posts_for_reading_without_a_network(ann: ReadingVisitor) -> None:
+    """Twenty at most, whatever the view is; lists have the beginning of a long one."""
+    long = "<p>" + "word " * 5000 + "end</p>"
+    for number in range(25):
+        await ann.publish_entry(Entry(url=f"https://blog.example/{number}", content=Content(html=long)), NOON + number)
+    await ann.browser.submit(await ann.get("/channel/global"), "/view", view="list")
+    kept = await ann.get("/channel/global?whole=1")
+    texts = [one.text() for one in kept.tree.css(".post .content")]
+    assert [one.strip().endswith("end") for one in texts] == [True] * 20
+    assert len((await ann.get("/channel/global")).tree.css(".row.list")) == 25

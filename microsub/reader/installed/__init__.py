@@ -1,6 +1,6 @@
 """The resources to install the web interface: a manifest, a service worker, and the page for offline use.
 
-The service worker stores this page and its files, but nothing that the user reads.
+The service worker stores this page and its files. Of what the user reads, it shows one page, which `keep.js` keeps.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from microsub.web.types import FORM
 from microsub.web.visit import PageSite, PageVisit
 
 OFFLINE = "/offline"
+_UNREAD = "/channel/global"
 MANIFEST, WORKER = "/app.webmanifest", "/service-worker.js"
 
 
@@ -67,5 +68,7 @@ async def _worker(visit: PageVisit) -> Response:
     name = f"{own}{marks}{sha256_hex(f'{visit.looks}')[:8]}"
     shell = {"own": own, "name": name, "page": offline, "files": files}
     shell |= {"home": pages.href("/"), "icon": pages.static("icon.svg")}
+    shell |= {"posts": f"posts of {pages.href('/')} ", "lists": [pages.href("/"), pages.href(_UNREAD)]}
+    shell |= {"kept": pages.href(f"{_UNREAD}?whole=1"), "ended": [pages.href("/sign-in"), pages.href("/enrol")]}
     script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"][0]
     return Response(script, headers={**page_headers(), "content-type": "text/javascript; charset=utf-8"})

@@ -25,7 +25,7 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, FEED, ITEM_ID, SEARCH, ListPart, TimelinePlace
+from microsub.reader.places import CHANNEL, FEED, ITEM_ID, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
@@ -141,7 +141,8 @@ class TimelinePages:
         while display != assumed:  # once, unless another process has changed it
             assumed = display
             is_reversed = (display.order or visit.display.order) == "oldest" and place.uid != SAVED
-            place = replace(asked, oldest_first=is_reversed, size=display.page_size).since(visit.query.get("at", ""))
+            size = PAGE_SIZE if "whole" in visit.query else display.page_size
+            place = replace(asked, oldest_first=is_reversed, size=size).since(visit.query.get("at", ""))
             page, (channels, newest, display, records) = await self._reading.page_beside(
                 user, place.uid, place.page_query(), visit.now, partial(self._beside, visit, place)
             )
@@ -225,7 +226,9 @@ class TimelinePages:
         full: bool = False,
     ) -> Response:
         named = next((link.name for link in channels if link.uid == place.uid), place.uid)
-        paging, posts = reply["paging"], await self._views.of(visit, reply["items"], display.view, hits)
+        is_whole, paging = "whole" in visit.query, reply["paging"]
+        display = replace(display, view="full") if is_whole else display
+        posts = await self._views.of(visit, reply["items"], "whole" if is_whole else display.view, hits)
         previous, following = _pages_around(place, paging, full=full)
         if place.oldest_first:
             posts.reverse()

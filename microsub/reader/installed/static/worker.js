@@ -1,5 +1,5 @@
-// The service worker: without a network, every address shows the offline page. Nothing that users read is stored.
-// It also shows the server's messages while no page is open.
+// The service worker: without a network, every address shows the offline page, except those of all unread posts, which
+// show the ones that keep.js has kept, for three days. It also shows the server's messages while no page is open.
 addEventListener("install", (event) => {
   const kept = caches.open(SHELL.name).then((cache) => cache.addAll(SHELL.files));
   event.addRoutes?.({ condition: { requestMethod: "post" }, source: "network" }); // also requests of a page at its end
@@ -14,13 +14,32 @@ async function tidyUp() {
 }
 addEventListener("activate", (event) => event.waitUntil(tidyUp()));
 
+const LONGEST = 3 * 86400000; // milliseconds
+
+/** Delete what was kept to be read. */
+async function forgetPosts() {
+  const names = (await caches.keys()).filter((name) => name.startsWith(SHELL.posts));
+  await Promise.all(names.map((name) => caches.delete(name)));
+}
+
+/** The page for an address without a network. */
+async function offline(path) {
+  const kept = SHELL.lists.includes(path) && (await caches.match(SHELL.kept, { ignoreVary: true }));
+  const isFresh = kept && Date.now() - Date.parse(kept.headers.get("date")) < LONGEST;
+  return isFresh ? kept : caches.match(SHELL.page);
+}
+
 addEventListener("fetch", (event) => {
   const { request } = event;
   if (request.method !== "GET") {
     return;
   }
   if (request.mode === "navigate") {
-    event.respondWith(fetch(request).catch(() => caches.match(SHELL.page)));
+    const { pathname } = new URL(request.url);
+    if (SHELL.ended.some((path) => pathname.startsWith(path))) { // the next page may be another user's
+      event.waitUntil(forgetPosts());
+    }
+    event.respondWith(fetch(request).catch(() => offline(pathname)));
   } else if (SHELL.files.includes(new URL(request.url).pathname)) {
     event.respondWith(fetch(request).catch(() => caches.match(request)));
   }

@@ -4,6 +4,7 @@ import { canLeave, isLeaving, prepareForms, showTotal, takeBack, tellNothing } f
 import { prepareBranches, tellLast, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
 
+const SETTLED = 3000; // milliseconds after which a list is kept for reading without a network
 const early = self.early ?? { keys: [] }; // of unfolded.js
 
 // Hide pictures that can't be loaded; a face becomes its letter.
@@ -209,5 +210,9 @@ if (document.querySelector("#listening, form[action$='/listen']")) {
 watchNews();
 prepareBranches();
 listen(document.querySelector(".post.whole") ? { ...atPosts, ...atPost } : atPosts);
+if (document.querySelector("#feed[data-channel=global][data-show=unread]")) {
+  setTimeout(() => import("./keep.js").then(({ keepPosts }) => keepPosts()), SETTLED);
+}
+canLeave(); // says that the page is a kept one
 const worker = new URL("service-worker.js", document.querySelector("link[rel=manifest]").href);
 navigator.serviceWorker?.register(worker);
