@@ -90,32 +90,30 @@ class _Replies:
 
     def __init__(self) -> None:
         self._kept: BoundedCache[_Question, _Kept] = BoundedCache(_MOST, lambda kept: kept.parts)
-        self._in_slot: defaultdict[int, set[_Question]] = defaultdict(set)
+        self._changed: dict[int, int] = {}
+        """`number` at the latest change of a key, by slot."""
         self.number = 0
         """Counts the replies that were kept."""
 
     def get(self, question: _Question, now: float) -> asyncio.Future[Any] | None:
-        """The future reply, if it is kept."""
+        """The future reply, if it is kept and nothing that it was read from has changed."""
         kept = self._kept.get(question)
-        return kept.reply if kept is not None and kept.at <= now < kept.at + LIFE else None
+        if kept is None or not kept.at <= now < kept.at + LIFE:
+            return None
+        return kept.reply if all(self._changed.get(slot, 0) < kept.number for slot in kept.slots) else None
 
     def keep(self, question: _Question, now: float, slots: frozenset[int], reply: asyncio.Future[Any]) -> None:
         """Keep a reply to come, for `LIFE`, unless it is an error or large."""
         self.number += 1
         self._kept[question] = _Kept(self.number, now, reply, slots)
-        for slot in slots:
-            self._in_slot[slot].add(question)
         reply.add_done_callback(partial(self._came, question, self.number))
         asyncio.get_running_loop().call_later(LIFE, self._forget, question, self.number)
 
     def changed(self, names: list[bytes] | None) -> None:
-        """Forget the replies that were read from these keys; None: all."""
+        """Use the replies that were read from these keys no more; None: all."""
         if names is None:
             self._kept.clear()
-            self._in_slot.clear()
-        for slot in set(map(slot_of, names or ())):
-            for question in self._in_slot.pop(slot, ()):
-                self._kept.pop(question)
+        self._changed.update(dict.fromkeys(map(slot_of, names or ()), self.number))
 
     def _came(self, question: _Question, number: int, reply: asyncio.Future[Any]) -> None:
         kept, failed = self._kept.get(question), reply.cancelled() or reply.exception() is not None
@@ -129,13 +127,8 @@ class _Replies:
 
     def _forget(self, question: _Question, number: int) -> None:
         kept = self._kept.get(question)
-        if kept is None or kept.number != number:
-            return
-        self._kept.pop(question)
-        for slot in kept.slots:
-            self._in_slot[slot].discard(question)
-            if not self._in_slot[slot]:
-                del self._in_slot[slot]
+        if kept is not None and kept.number == number:
+            self._kept.pop(question)
 
 
 _request: ContextVar[_Request | None] = ContextVar("foresight", default=None)
@@ -201,10 +194,10 @@ class Foresight:
     def _ask_ahead(self, request: Hashable, known: _Request, present: _Request, now: float) -> None:
         """Ask for what the requests after this one asked for the last time, but for what will be other values."""
         same = dict(zip(known.changing, present.changing, strict=False))
-        room, seen = _MOST_OF_REQUEST - known.size, {request}
+        room, parts, seen = _MOST_OF_REQUEST - known.size, _MOST_OF_REPLIES - known.replied, {request}
         while (request := self._followed.get(request)) not in seen and (after := self._known.get(request)) is not None:
-            room -= after.size
-            if room < 0:
+            room, parts = room - after.size, parts - after.replied
+            if room < 0 or parts < 0:
                 return
             changes = {**same, after.changing[0]: now}
             unknown: _Changes = {old: "0" for old in after.changing[1:] if old not in same}

@@ -83,11 +83,15 @@ async def agree_after_changes(chance: random.Random, app: NativeApp, reader: Rea
     assert expected["home"] == set(items)
     for number in range(CHANGES):
         item = chance.choice(list(items))
-        kind = chance.choice(["read", "unread", "star", "unstar", "rename"])
+        kind = chance.choice(["read", "unread", "star", "unstar", "rename", "remove"])
         if kind in {"read", "unread"}:
             await reader.post(action="timeline", method=f"mark_{kind}", channel="home", entry=items[item])
             (expected["unread"].discard if kind == "read" else expected["unread"].add)(item)
-        elif kind == "rename":
+        elif kind == "remove" and item not in expected["starred"]:
+            await reader.post(action="timeline", method="remove", channel="home", entry=items.pop(item))
+            expected["unread"].discard(item)
+            expected["home"].discard(item)
+        elif kind in {"rename", "remove"}:
             expected["feeds"] = {f"Blog {number}"}
             await app.post("subscription/edit", ac="edit", s=await feed_of(app), t=f"Blog {number}")
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -202,3 +203,41 @@ async def test_without_reports_nothing_is_kept(syncing: Syncing, real_redis: Red
         patched.setattr(syncing.reporting, "command", refused)
         for at in (30.0, 40.0):
             assert (await syncing.sync(at))[0] == ["1", "3", "3"]
+
+
+class Name(str):
+    """The name of a key, of which one can see whether it is in memory."""
+
+    made: ClassVar[list[weakref.ref[Name]]] = []
+
+    def __init__(self, *_: Any) -> None:
+        self.made.append(weakref.ref(self))
+
+
+async def test_questions_of_several_keys_are_forgotten(
+    syncing: Syncing, real_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the life of their replies, also if one of the keys has changed meanwhile."""
+    monkeypatch.setattr(foresight, "LIFE", 0.5)
+    for number in (1, 2):
+        since = f"170000000{number}"
+        with syncing.foreseeing.of("app", "names", number * 20.0, since):
+            await syncing.foreseeing.pipeline([("HGETALL", KEYS[0]), ("HGETALL", Name(f"item:{since}"))])
+    await real_redis.command("HSET", KEYS[0], "next", "3")
+    await syncing.connection.command("DBSIZE")
+    with syncing.foreseeing.of("app", "names", 60.0, "1700000003"):
+        pass
+    assert len(Name.made) > 2
+    await wait_until(lambda: not any(name() for name in Name.made))
+
+
+async def test_few_replies_are_asked_for_ahead(syncing: Syncing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as one request may ask early, however many requests follow it."""
+    foreseeing = syncing.foreseeing
+    monkeypatch.setattr(foresight, "_MOST_OF_REPLIES", 10)
+    for at in (20.0, 30.0):
+        syncing.reporting.rows.clear()
+        for number in range(6):
+            with foreseeing.of("app", number, at):
+                await foreseeing.command("HMGET", KEYS[0], *map(str, range(number, number + 4)))
+    assert [len(row) for row in syncing.reporting.rows] == [2, 2, 2]
