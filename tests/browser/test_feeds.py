@@ -491,6 +491,7 @@ async def test_a_feed_is_gone_on_with_at_its_first_unread_post(browser: Browser,
         await page.locator(".post.is-read").wait_for()
         await page.locator(".branch a", has_text="feed-4").click()
         await expect(page.locator("h1")).to_have_text("feed-4")
+        await page.locator(".branch li", has_text="feed-5").locator(".count").wait_for()  # a second after its marks
         await page.locator(".post").last.focus()
         await page.keyboard.press("N")
         await expect(page.locator("h1")).to_have_text("feed-5")
