@@ -1238,7 +1238,10 @@ async def test_the_way_back_leads_to_the_same_place_of_the_window(
 
 
 async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server: ReadingServer) -> None:
-    """A name typed too early for the field of the next page neither marks nor saves posts of this one."""
+    """A name typed too early for the field of the next page goes there, and neither marks nor saves posts of this one.
+
+    So it is with the words of a search that begins too early, also on the next page before its script runs.
+    """
     async with tab(browser) as here:
         await here.intercepts()
         page = await server.sign_in(here, "gus", "/channel/home?show=all")
@@ -1250,6 +1253,19 @@ async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server:
         await here.keys("s", "A", "r", "J")
         come.set()
         await page.wait_for_url(f"{server.url}/channel")
+        await expect(page.locator("main [type=search]:focus")).to_have_value("sArJ")
+        await page.go_back()
+        await page.locator(".post").first.wait_for()
+        come = await here.holds(f"{server.url}/saved")
+        loaded = await here.holds("**/reader.js")
+        await here.keys("g", "s")
+        await here.keys("/", "s", "A")
+        come.set()
+        await page.wait_for_url(f"{server.url}/saved", wait_until="commit")
+        await page.locator("footer").wait_for()
+        await here.keys("J", "t")
+        loaded.set()
+        await expect(page.locator("#channels [type=search]:focus")).to_have_value("sAJt")
         await page.go_back()
         assert changes == []
         await page.locator(".post").first.wait_for()

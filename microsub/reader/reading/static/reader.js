@@ -55,6 +55,7 @@ document.addEventListener("click", (event) => {
 
 const PATIENCE = 1500; // maximum milliseconds between the two keys of a sequence
 const SOON = 1500; // milliseconds for which keys are meant for the page that is underway
+const LATE = 10000; // milliseconds after which the page for which a key was meant hasn't come
 const HELD = ["Shift", "AltGraph", "CapsLock"]; // keys that change others, also between two of a sequence
 const PLAYER = "audio, video";
 const LEADING = ["nextChannel", "previousChannel", "reload", "show"]; // to other pages
@@ -126,6 +127,40 @@ function showKeys() {
   dialog.scrollTop = 0; // the focus is on the button below the table
 }
 
+/** Have the page that is underway take a key that was pressed on this one. */
+function handOver(key) {
+  try {
+    sessionStorage.setItem("early", JSON.stringify([...handedOver(), { key, isHanded: true, at: Date.now() }]));
+  } catch {
+    // The browser keeps nothing, and the key is lost.
+  }
+}
+
+function handedOver() {
+  return JSON.parse(sessionStorage.getItem("early") ?? "[]").filter(({ at }) => Date.now() - at < LATE);
+}
+
+/** Take the keys that were pressed before this page could: they go where the ones before them lead, also into a field. */
+function takeEarly() {
+  try {
+    early.keys.unshift(...handedOver());
+    sessionStorage.removeItem("early");
+  } catch {
+    // The page before could keep nothing, either.
+  }
+  for (const { key, isHanded } of early.keys) {
+    const field = document.activeElement.closest("[type=text], [type=search]");
+    if (!field && (key !== " " || isHanded)) {
+      document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    } else if (field && key === "Enter") {
+      field.form.requestSubmit();
+    } else if (field && key.length === 1) {
+      field.setRangeText(key, field.selectionStart, field.selectionEnd, "end");
+      field.dispatchEvent(new InputEvent("input", { bubbles: true }));
+    }
+  }
+}
+
 function listen(more) {
   if (!dialog) {
     return;
@@ -168,16 +203,19 @@ function listen(more) {
     const before = event.timeStamp - at < PATIENCE ? first : "";
     const act = keys.get(`${before} ${key}`.trim()) || keys.get(key);
     [first, at] = [key, event.timeStamp];
-    if (act && (acts[act] || act.includes(" "))) {
+    const isKnown = act && (acts[act] || act.includes(" "));
+    if (isLeaving(SOON) && (isKnown || key.length === 1)) {
+      event.preventDefault();
+      if (!event.repeat) {
+        handOver(event.key);
+      }
+    } else if (isKnown) {
       event.preventDefault();
       first = "";
-      if (!isLeaving(SOON)) {
-        run(act);
-      }
+      run(act);
     }
   }
   addEventListener("keydown", take);
-  early.keys.filter(({ key }) => key !== " ").forEach(take);
   for (const button of document.querySelectorAll("button[data-act=keys]")) {
     button.hidden = false;
     button.addEventListener("click", () => run("keys"));
@@ -189,7 +227,6 @@ if (!matchMedia("(hover: none) and (pointer: coarse)").matches) {
   const field = document.querySelector("[data-focus]");
   field?.focus();
   if (["text", "search"].includes(field?.type)) {
-    field.value += early.keys.splice(0).map(({ key }) => key).join(""); // what was typed before this script ran
     field.setSelectionRange(field.value.length, field.value.length);
   }
 }
@@ -210,6 +247,7 @@ if (document.querySelector("#listening, form[action$='/listen']")) {
 watchNews();
 prepareBranches();
 listen(document.querySelector(".post.whole") ? { ...atPosts, ...atPost } : atPosts);
+takeEarly();
 if (document.querySelector("#feed[data-channel=global][data-show=unread]")) {
   setTimeout(() => import("./keep.js").then(({ keepPosts }) => keepPosts()), SETTLED);
 }
