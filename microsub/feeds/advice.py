@@ -19,14 +19,20 @@ _BY_STATUS = {
         "Its publisher refuses this server. If it needs a user name and a password, give them in its settings; "
         "otherwise another introduction may help there. Or ask its publisher to admit feed readers."
     ),
-    "404": N_("There is nothing at its address any more. Look on its site for the new address, and follow that."),
+    "404": N_(
+        "There is nothing at its address any more. Look on its site for the new address, and give it in its settings, "
+        "under “Address”."
+    ),
     "429": N_("Its publisher gets too many requests from this server, which now asks less often."),
 }
 _BY_REASON = {
     "blocked": N_("Its address is in a private network. The admin of this server can allow that."),
     "connect": N_("Its server can’t be reached. It is tried again by itself; nothing needs to be done."),
     "too_large": N_("Its publisher has to shorten it."),
-    "redirects": N_("Its address leads in a circle. Look on its site for another address, and follow that."),
+    "redirects": N_(
+        "Its address leads in a circle. Look on its site for another address, and give it in its settings, under "
+        "“Address”."
+    ),
     "private": N_("Its host has no address. If that lasts, the site has moved or ended."),
     "timeout": N_("Its server doesn’t answer in time. It is tried again by itself; nothing needs to be done."),
     "dns": N_("Its host has no address. If that lasts, the site has moved or ended."),
@@ -38,22 +44,46 @@ _BY_REASON = {
 }
 _OTHER_DOCUMENT = N_(
     "There is something else than a feed at its address. If that lasts, look on its site for the feed’s address, and "
-    "follow that."
+    "give it in its settings, under “Address”."
 )
 _REFUSED = N_("The user name and the password, or the headers, were refused. Give them in its settings again.")
 ADVICE_IN_SETTINGS = {
-    _BY_STATUS["401"]: N_("It asks for a user name and a password. Give them below, under “Sign-in of this feed”."),
-    _BY_STATUS["403"]: N_(
-        "Its publisher refuses this server. If it needs a user name and a password, give them below; otherwise another "
-        "introduction may help. Or ask its publisher to admit feed readers."
+    _BY_STATUS["404"]: (
+        "address",
+        N_("There is nothing at its address any more. Look on its site for the new address, and give it below."),
     ),
-    _BY_REASON["sign_in"]: N_(
-        "What this server signed in with can’t be read any more. Give the user name and the password, or the headers, "
-        "again below."
+    _BY_REASON["redirects"]: (
+        "address",
+        N_("Its address leads in a circle. Look on its site for another address, and give it below."),
     ),
-    _REFUSED: N_("The user name and the password, or the headers, were refused. Give them again below."),
+    _OTHER_DOCUMENT: (
+        "address",
+        N_(
+            "There is something else than a feed at its address. If that lasts, look on its site for the feed’s "
+            "address, and give it below."
+        ),
+    ),
+    _BY_STATUS["401"]: (
+        "sign-in",
+        N_("It asks for a user name and a password. Give them below, under “Sign-in of this feed”."),
+    ),
+    _BY_STATUS["403"]: (
+        "sign-in",
+        N_(
+            "Its publisher refuses this server. If it needs a user name and a password, give them below; otherwise "
+            "another introduction may help. Or ask its publisher to admit feed readers."
+        ),
+    ),
+    _BY_REASON["sign_in"]: (
+        "sign-in",
+        N_(
+            "What this server signed in with can’t be read any more. Give the user name and the password, or the "
+            "headers, again below."
+        ),
+    ),
+    _REFUSED: ("sign-in", N_("The user name and the password, or the headers, were refused. Give them again below.")),
 }
-"""Advice that names a feed's settings, and its words on that page, which has the form for the sign-in."""
+"""Advice that names a feed's settings: the part of that page with its form, and the words there."""
 
 
 def site_of(record: FeedRecord) -> str:

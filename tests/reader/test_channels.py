@@ -405,7 +405,7 @@ async def test_a_channel_whose_feeds_cant_be_read_says_so(ann: ReadingVisitor) -
     assert await empty("/channel/global") == "No posts yet. 1 feed can’t be read Follow a feed here"
     assert (await ann.get("/")).tree.css_first(".empty .trouble").attributes["href"] == "/feed?sort=trouble"
     (row,) = (await ann.get("/channels/later?show=attention")).tree.css(".sources > li")
-    assert "Look on its site for the new address, and follow that." in row.text()
+    assert "Look on its site for the new address, and give it in its settings, under “Address”." in row.text()
     links = {one.text(): one.attributes["href"] for one in row.css("p a")}
     assert links == {
         "Open the site": "https://broken.example/",

@@ -196,7 +196,7 @@ async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, se
     [
         ("http: the server answered 401", "a user name and a password. Give them below"),
         ("http: the server answered 403", "a user name and a password, give them below"),
-        ("http: the server answered 404", "new address"),
+        ("http: the server answered 404", "new address, and give it below"),
         ("http: the server answered 503", "has a problem"),
         ("blocked: the address is private", "private network"),
         ("timeout: no answer", "in time"),
@@ -213,6 +213,9 @@ async def test_trouble_in_words_that_say_what_to_do(ann: ReadingVisitor, server:
     assert words in advice
     assert "in its settings" not in advice
     assert page.tree.css_first(".about-feed a[href='https://one.example/']").attributes["target"] == "_blank"
+    assert bool(page.tree.css(".trouble [href='#address']")) == (
+        "address, and" in words and bool(page.tree.css("#address"))
+    )
     assert bool(page.tree.css(".trouble [href='#sign-in']")) == (
         "password" in words and bool(page.tree.css("#sign-in"))
     )
@@ -343,7 +346,7 @@ async def test_the_page_of_posts_says_why_its_feed_cant_be_read(ann: ReadingVisi
         assert not (await ann.get(f"/feed/{feed}?channel=home")).tree.css(".empty a")
         assert " ".join(shown.text().split()) == (
             "The server answered 404. There is nothing at its address any more. "
-            "Look on its site for the new address, and follow that. Feed settings"
+            "Look on its site for the new address, and give it in its settings, under “Address”. Feed settings"
         )
         assert shown.css_first("a").attributes["href"] == f"/feed/{feed}/settings?channel=home"
         table = (await ann.get("/feed")).tree.css_first("tbody .trouble")

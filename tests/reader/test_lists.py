@@ -97,7 +97,7 @@ async def test_each_feed_of_an_import_says_what_became_of_it(ann: ReadingVisitor
         ("the text is too long", False),
     ):
         await feeds.update(ids["https://two.example/feed"], {"last_error": f"parse: {why}"})
-        advice = "look on its site for the feed’s address, and follow that"
+        advice = "look on its site for the feed’s address, and give it in its settings, under “Address”"
         assert (advice in (await ann.get(LISTS)).text) == is_advised, why
     ann.server.clock.advance(900)
     again = await ann.browser.submit(page, f"/feed/{ids['https://two.example/feed']}/refresh")
