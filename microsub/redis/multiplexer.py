@@ -441,11 +441,19 @@ class _ReportingLink(_Link):
         self._changed(None)
 
 
+_REPORTS_ALL = (7, 2)
+"""The first version of Redis that reports keys which a script has read without being called with them."""
+_VERSION = re.compile(rb"redis_version:(\d+)\.(\d+)")
+
+
 async def _reporting(link: _ReportingLink) -> _ReportingLink:
     try:
+        found = _VERSION.search(await link.send(_pack(("INFO", "server"))))
         await link.send(_pack(("CLIENT", "TRACKING", "ON")))
     except ResponseError as error:
         raise StoreUnusable(f"Redis refuses to report changes: {error}") from error
+    if found is None or tuple(map(int, found.groups())) < _REPORTS_ALL:
+        raise StoreUnusable("Redis reports only some changes before version 7.2")
     return link
 
 

@@ -159,7 +159,7 @@ class Syncing:
 
 
 @pytest.fixture
-async def syncing(real_redis: Multiplexed) -> AsyncIterator[Syncing]:
+async def syncing(real_redis: Multiplexed, reports_all: None) -> AsyncIterator[Syncing]:
     await prepare(real_redis)
     made = Syncing(real_redis)
     for at in (0.0, 10.0):

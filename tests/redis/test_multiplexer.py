@@ -10,6 +10,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 from structlog.testing import capture_logs
 
 from microsub.base.errors import ConfigError, StoreFull, StoreUnavailable, StoreUnusable
+from microsub.redis import multiplexer
 from microsub.redis.connect import connect
 from microsub.redis.multiplexer import AT_ONCE, SILENT, Multiplexed, translate
 from microsub.redis.protocol import Script
@@ -46,7 +47,7 @@ async def test_replies_are_as_redis_sends_them(redis):
     assert await redis.command("EVAL", "return {1, {'two', false}}", 0) == [1, [b"two", None]]
 
 
-async def test_a_connection_that_reports_changes(redis, outside):
+async def test_a_connection_that_reports_changes(redis, outside, reports_all):
     """Each key once after it was read, before the reply to a later call; its replies are those of other connections."""
     changed = []
     reporting = redis.reporting(changed.append)
@@ -71,12 +72,15 @@ async def test_a_connection_that_reports_changes(redis, outside):
     ):
         assert await reporting.command(*command) == await redis.command(*command), command
     assert await reporting.script((both, ["h", "z"], [])) == await redis.script((both, ["h", "z"], []))
+    unnamed = Script("unnamed", "return redis.call('GET', ARGV[1])")
+    assert await reporting.script((unnamed, ["h"], ["unnamed"])) is None
     assert changed == []
     outside.hset("h", "a", "2")
     outside.hset("h", "a", "3")
     outside.set("none", "1")
+    outside.set("unnamed", "1")
     assert await reporting.pipeline([("PING",)]) == [b"PONG"]
-    assert changed == [[b"h"], [b"none"]]
+    assert changed == [[b"h"], [b"none"], [b"unnamed"]]
     outside.client_kill_filter(_id=await reporting.command("CLIENT", "ID"))
     await wait_until(lambda: changed[-1] is None)
     assert await reporting.command("GET", "none") == b"1"
@@ -92,6 +96,15 @@ async def test_a_server_that_reports_no_changes(redis, outside):
         await reporting.command("GET", "a")
     await reporting.aclose()
     outside.acl_deluser("rented")
+
+
+async def test_an_engine_that_reports_only_some_changes(redis, monkeypatch):
+    """Before 7.2, Redis reports the keys that a script was called with, not those that it read."""
+    monkeypatch.setattr(multiplexer, "_REPORTS_ALL", (99, 0))
+    reporting = redis.reporting(lambda _: None)
+    with pytest.raises(StoreUnusable, match=r"only some changes before version 7\.2"):
+        await reporting.command("GET", "a")
+    await reporting.aclose()
 
 
 async def test_every_caller_gets_their_own_reply(redis):
