@@ -476,6 +476,11 @@ async def test_marks_in_a_row_are_undone_by_one_key(browser: Browser, server: Re
         await page.keyboard.press("A")
         said = page.locator("#done [data-text]")
         await expect(said).to_have_text(re.compile(r"\d+ posts marked as read in Home\."))
+        await here.context.clear_cookies()
+        await server.sign_in(here, "fay", "/channel/more")  # in the same tab
+        await page.keyboard.press("z")
+        await expect(said).to_have_text("There is nothing to undo.")
+        await server.sign_in(here, "dan", "/channel/more")
         async with page.expect_event("load"):
             await here.keys("g", "a")
         for told in (

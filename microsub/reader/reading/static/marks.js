@@ -301,6 +301,7 @@ export function tellEnd(text) {
 const NONE = { turn: 0, until: 0, lasts: 0 };
 let mass = NONE; // the last marks of many posts: what was said, until when it is shown, and until when they can be undone
 
+const place = `said of ${document.getElementById("channels")?.dataset.user}`; // the next page of this tab may be another user's
 let own = []; // other changes that the key takes back, the newest last: of one post by hand, and runs of marks by scrolling
 
 /** Keep all that for the next pages of this tab, which go on showing a message about those marks that wasn't covered. */
@@ -308,7 +309,7 @@ function takeAlong() {
   if (document.getElementById("undo")) {
     const until = isMassOffered() ? mass.until : 0;
     const before = own.map((one) => ({ ...one, turn: one.turn - mass.turn }));
-    sessionStorage.setItem("said", JSON.stringify({ ...mass, turn: 0, until, own: before }));
+    sessionStorage.setItem(place, JSON.stringify({ ...mass, turn: 0, until, own: before }));
   }
 }
 addEventListener("pagehide", takeAlong);
@@ -320,7 +321,7 @@ function sayMass(text, undo, turn, until = Date.now() + UNDOABLE, first = "", la
 }
 
 function sayAgain() {
-  const { own: before = [], ...kept } = JSON.parse(sessionStorage.getItem("said")) ?? NONE;
+  const { own: before = [], ...kept } = JSON.parse(sessionStorage.getItem(place)) ?? NONE;
   if (document.getElementById("undo")) {
     own = before;
     turns = Math.max(turns, ...own.map(({ turn }) => turn));
