@@ -1,7 +1,8 @@
 """The full text of a post, from the page that it links to, beside the text of its feed. Pure.
 
 It is a field of the item of its own, so an edit of the feed never changes it. Each follower chooses which text to see.
-Players in the feed's text that the article doesn't have, as most pages load theirs by scripts, stand above it.
+Players in the feed's text that the article doesn't have, as most pages load theirs by scripts, stand above it; and the
+first picture, if the article has none.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def with_full(data: bytes, full: bytes, *, automatic: bool) -> bytes | Texts:
         wire: dict[str, Any] = orjson.loads(data)
     except ValueError:
         return data  # one of them is corrupt, which was logged when it was unpacked
-    content["html"] = _with_players(content["html"], (wire.get("content") or {}).get("html") or "")
+    own = (wire.get("content") or {}).get("html") or ""
+    content["html"] = _with_players(content["html"], own)
+    if "<img" not in content["html"] and not wire.get("photo") and (picture := _picture(own)):
+        content["html"] = f"<div>{picture}</div>{content['html']}"
     if photos := [url for url in wire.get("photo", ()) if escape(url) not in content["html"]]:
         wire["photo"] = photos
     else:
@@ -71,6 +75,17 @@ _PLAYER = re.compile(
     re.DOTALL,
 )
 _ADDRESS = re.compile(r'\s(?:src|href)="([^"]*)"')
+
+
+_PICTURE = re.compile(rf"<img\b{_ATTRIBUTES}>")
+_SMALL = re.compile(r'\s(?:width|height)="[0-9]{1,2}"')
+"""As signs in the line are."""
+
+
+def _picture(html: str) -> str:
+    """The first picture of sanitised HTML, whose attributes have no angle brackets; empty for none."""
+    found = (one[0] for one in islice(_PICTURE.finditer(html), _MOST_PLAYERS))
+    return next((picture for picture in found if not _SMALL.search(picture)), "")
 
 
 def _players(html: str) -> dict[str, str]:

@@ -133,7 +133,8 @@ MANY = " ".join(f"<audio src='/{number}'></audio>" for number in range(100))
         ("<video src='/v'><p>No videos here.</p></video>", "<video src='/v'><p>No videos here.</p></video>"),
         ("<video src='/v'><video src='/w'></video><p>No videos here.</p></video>", "<video src='/w'></video>"),
         ("<audio title='</audio><iframe onload=x()>' src='/a'></audio>",) * 2,
-        ("<p title='<iframe onload=x() '><img src='/i' alt=' src=//a></iframe>'></p>", ""),
+        ("<p title='<iframe onload=x() '><q title=' src=//a></iframe>'></p>", ""),
+        ("<p title='<img src=//a>'><img src='/s' width='16'> <img src='/i' alt='<b>'></p>", "<img src='/i' alt='<b>'>"),
         ("<a href='https://www.b.test/v'><img src='/s'><br>▶ One (b.test)</a>",) * 2,
         (
             "<a href='https://b.test/v'>▶ b.test</a><a href='/one'>▶ Read on</a>",
@@ -144,7 +145,7 @@ MANY = " ".join(f"<audio src='/{number}'></audio>" for number in range(100))
     ],
 )
 def test_a_text_with_players_above_it_is_as_clean_as_before(own: str, above: str) -> None:
-    """A parser doesn't change it. Of other links with the sign of players, none is added."""
+    """A parser doesn't change it. Of other links with the sign of players, none is added; a picture, if it has none."""
     own, above = [clean_html(html, "https://a.test/") for html in (own, above)]
     post = {"type": "entry", "content": {"html": own, "text": ""}}
     both = with_full(orjson.dumps(post), b'{"html": "<p>All.</p>", "text": "All."}', automatic=True)
@@ -152,6 +153,18 @@ def test_a_text_with_players_above_it_is_as_clean_as_before(own: str, above: str
     html = orjson.loads(both.full)["content"]["html"]
     assert html == (f"<div>{above}</div><p>All.</p>" if above else "<p>All.</p>")
     assert clean_html(html, "https://a.test/") == html
+
+
+@pytest.mark.parametrize(
+    ("photo", "article"),
+    [([], '<p><img src="/o"></p>'), (["https://a.test/p"], "<p>All.</p>")],
+    ids=["its own", "a photo"],
+)
+def test_a_full_text_with_a_picture_gets_no_other(photo: list[str], article: str) -> None:
+    post = {"type": "entry", "photo": photo, "content": {"html": '<img src="/i">', "text": ""}}
+    both = with_full(orjson.dumps(post), orjson.dumps({"html": article, "text": "All."}), automatic=True)
+    assert isinstance(both, Texts)
+    assert orjson.loads(both.full)["content"]["html"] == article
 
 
 async def test_a_feed_with_whole_posts_stays_as_it_is(site: Publisher, it: World) -> None:
