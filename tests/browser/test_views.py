@@ -554,11 +554,17 @@ async def test_messages_leave_titles_and_actions_in_view(browser: Browser, serve
             const said = box("#done p");
             return said.height > 0 && box("#channels").bottom <= said.top && said.right < box("main").left;
         }"""
+        between = """() => document.querySelector("#done p").getBoundingClientRect().top
+            - document.querySelector("#channels").getBoundingClientRect().bottom"""
         for path in ("/channel/home?show=all", await page.locator(".post h2 a").first.get_attribute("href")):
             await page.goto(f"{server.url}{path}")
             whole = "document.getElementById('channels').offsetHeight"
             before = await page.evaluate(whole)
             await here.keys("s", "z")
+            await page.wait_for_function(below)
+            await page.evaluate("scrollTo(0, 150)")
+            await page.wait_for_function(f"() => ({below})() && ({between})() < 49")
+            await page.evaluate("scrollTo(0, 0)")
             await page.wait_for_function(below)
             await page.locator("#done p").evaluate("(it) => (it.hidden = true)")
             await page.wait_for_function(f"before => {whole} === before", arg=before)

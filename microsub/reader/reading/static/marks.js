@@ -245,10 +245,18 @@ function hide() {
   bar.querySelector("p").hidden = true;
 }
 
-// The list of channels ends above messages.
+// The list of channels ends above messages, wherever it begins.
 const notes = document.querySelector(".notes") ?? bar;
-const room = () => document.documentElement.style.setProperty("--said", notes.offsetHeight > 20 ? `${notes.offsetHeight + 100}px` : "0px");
-notes && new ResizeObserver(room).observe(notes);
+
+function room() {
+  const begins = document.getElementById("channels")?.getBoundingClientRect().top ?? 0;
+  document.documentElement.style.setProperty("--said", notes.offsetHeight > 20 ? `${notes.offsetHeight + 49 + begins}px` : "0px");
+}
+
+if (notes) {
+  new ResizeObserver(room).observe(notes);
+  addEventListener("scroll", room, { passive: true });
+}
 
 let came = null; // what had the focus before the message
 bar?.addEventListener("focusin", ({ relatedTarget }) => (came = bar.contains(relatedTarget) ? came : relatedTarget));
