@@ -181,7 +181,7 @@ async def test_reading_with_only_the_keyboard(browser: Browser, library: Library
         assert await focused(page) == "Post 42"
         await press("PageUp")
         await press("t")
-        await page.get_by_text("2 posts marked as read.").wait_for()
+        await page.get_by_text("2 posts marked as read in All.").wait_for()
         await settled(page, COUNT - 3)
         assert await focused(page) == "Post 43"
         await press("z")

@@ -448,7 +448,7 @@ async def test_a_page_of_a_list_is_finished_by_one_key(browser: Browser, server:
         await expect(page.locator(".post")).to_have_count(COUNT)
         await page.locator(".post").nth(2).focus()
         await page.keyboard.press("T")
-        await expect(said).to_have_text("20 posts marked as read.")
+        await expect(said).to_have_text("20 posts marked as read in Home.")
         await expect(read).to_have_count(20)
         await page.wait_for_function(f"() => {at} === 20")
         await page.keyboard.press("z")
@@ -461,7 +461,7 @@ async def test_a_page_of_a_list_is_finished_by_one_key(browser: Browser, server:
         await expect(read).to_have_count(0)
         await page.locator(".paging").get_by_role("button", name="Mark this page as read, then go on").click()
         await page.wait_for_url("**/channel/more#first")
-        await expect(said).to_have_text("20 posts marked as read.")
+        await expect(said).to_have_text("20 posts marked as read in Home.")
         await page.keyboard.press("z")
         await expect(page.locator("[data-channel=home] [data-count]")).to_have_text(str(COUNT))
 
@@ -752,12 +752,12 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
         await page.keyboard.press("z")
         await expect(said).to_have_text("There is nothing to undo.")
         await page.keyboard.press("t")
-        await expect(said).to_contain_text("marked as read.")
+        await expect(said).to_contain_text("marked as read in Home.")
         await page.locator(".post").nth(3).focus()
         await page.keyboard.press("m")
         await expect(page.locator(".post.is-read")).to_have_count(2)
         await page.keyboard.press("z")
-        await expect(said).to_have_text("Undone. Marked as unread. Before that: 1 post marked as read.")
+        await expect(said).to_have_text("Undone. Marked as unread. Before that: 1 post marked as read in Home.")
         await expect(page.locator(".post.is-read")).to_have_count(1)
         await expect(first).to_have_class(re.compile("is-read"))
         await page.keyboard.press("s")
@@ -766,11 +766,11 @@ async def test_the_last_mark_of_a_post_is_undone_by_key(browser: Browser, server
         await expect(said).to_have_text("There is no episode here to play.")
         await page.keyboard.press("z")
         await expect(page.locator("[data-act=save][aria-pressed=true]")).to_have_count(0)
-        await expect(said).to_have_text("Undone. Removed from saved posts. Before that: 1 post marked as read.")
+        await expect(said).to_have_text("Undone. Removed from saved posts. Before that: 1 post marked as read in Home.")
         await page.keyboard.press("P")
         await expect(said).to_have_text("There is no episode here to play.")
         await page.keyboard.press("z")
-        await expect(said).to_have_text("1 post marked as unread.")
+        await expect(said).to_have_text("1 post marked as unread in Home.")
         await expect(page.locator(".post.is-read")).to_have_count(0)
         await page.keyboard.press("z")
         await expect(said).to_have_text("There is nothing to undo.")
@@ -848,9 +848,9 @@ async def test_keys_without_a_message_about_other_channels(browser: Browser, ser
         for key, text in (
             ("j", "No more posts. J opens Home."),
             ("j", "No more posts. J opens Home."),
-            ("t", "2 posts marked as read."),
-            ("n", "No more posts. J opens Home. Before that: 2 posts marked as read."),
-            ("z", "2 posts marked as unread."),
+            ("t", "2 posts marked as read in More."),
+            ("n", "No more posts. J opens Home. Before that: 2 posts marked as read in More."),
+            ("z", "2 posts marked as unread in More."),
         ):
             await page.keyboard.press(key)
             await expect(said).to_have_text(text)

@@ -131,10 +131,10 @@ async def test_down_to_a_post(ann: ReadingVisitor) -> None:
     after = await ann.change(page, "above", ids(page)[2])
     assert await ann.titles("/channel/home") == ["a"]
     bar = await ann.get(after.location)
-    assert "2 posts marked as read." in bar.text
+    assert "2 posts marked as read in Home." in bar.text
     again = await ann.browser.submit(bar, "/marks/undo")
     said = (await ann.get(again.location)).tree.css_first("#done p:not([hidden])")
-    assert said.css_first("span").text() == "2 posts marked as unread."
+    assert said.css_first("span").text() == "2 posts marked as unread in Home."
     assert "hidden" in said.css_first("button").attributes
     late = await ann.get((await ann.browser.submit(bar, "/marks/undo")).location)
     assert late.tree.css_first("#done p:not([hidden]) span").text() == "This can no longer be undone."
@@ -157,7 +157,7 @@ async def test_a_page_is_marked_and_the_next_one_opened(ann: ReadingVisitor) -> 
         assert reply.location.startswith(onward)
         assert await unread(ann) == left
         said = (await ann.get(reply.location)).tree.css_first("#done [data-text]")
-        assert said.text() == f"{count} posts marked as read."
+        assert said.text() == f"{count} posts marked as read in Home."
 
 
 async def test_all_means_what_was_there(ann: ReadingVisitor) -> None:
@@ -293,8 +293,8 @@ async def test_marks_in_a_row_are_undone_one_after_the_other(ann: ReadingVisitor
     assert said == [
         "1 post marked as read in news.",
         "1 post marked as unread in news. Before that: 1 post marked as read in Home.",
-        "1 post marked as unread in Home. Before that: 1 post marked as read.",
-        "1 post marked as unread.",
+        "1 post marked as unread in Home. Before that: 1 post marked as read in Home.",
+        "1 post marked as unread in Home.",
     ]
     names = []
     for uid in ("home", "news"):
@@ -441,7 +441,7 @@ async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
         "unread": {"global": 1, "notifications": 0, "home": 1, "later": 0, "saved": 0},
     }
     told = json.loads((await ann.change(page, "all", accept=JSON)).response.text)
-    assert (told["text"], told["unread"]["home"]) == ("1 post marked as read.", 0)
+    assert (told["text"], told["unread"]["home"]) == ("1 post marked as read in Home.", 0)
     assert told["undo"]
 
 
