@@ -58,7 +58,7 @@ _DRAWN = 64
 """Parts of pages that are kept, of some 8 KB each: `{{ drawn_once(file, macro, argument) }}`."""
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 """In an `Accept-Encoding` header that accepts it (RFC 9110, 12.5.3)."""
-_COMMENTS = re.compile(rb"(?ms)^[ \t]*(?://[^\n]*|/\*\*.*?\*/)$")
+_COMMENTS = re.compile(rb"(?ms)^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)$")
 """Lines of comments in a script, which browsers don't get; others keep their numbers."""
 _SHORT, _LONG, _LEVEL, _LONGEST_NAME = 1400, 200_000, 4, 100
 """Characters of a page that needs no compression, and of one that is compressed in a thread; the level, which takes a

@@ -54,3 +54,12 @@ def test_a_part_is_drawn_once_for_its_arguments(tmp_path: Path) -> None:
     shown = [templates.render("page.html", {"own": own}) for own in ("<a>", "b", "<a>")]
     assert shown == ["<p>&lt;a&gt;</p>", "<p>b</p>", "<p>&lt;a&gt;</p>"]
     assert drawn == ["<a>", "b"]
+
+
+def test_scripts_are_sent_without_lines_of_comments(tmp_path: Path) -> None:
+    """Others keep their numbers, also those that end or begin with a comment."""
+    script = "// One.\n/** Two\n * lines. */\nf(); // g\n/** Three. */ export const a = 1;\nh(); /* i */\n"
+    (tmp_path / "static").mkdir()
+    (tmp_path / "static" / "a.js").write_text(script)
+    sent = "\n\n\nf(); // g\n/** Three. */ export const a = 1;\nh(); /* i */\n"
+    assert Templates([tmp_path]).files["a.js"][0].decode() == sent
