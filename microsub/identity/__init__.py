@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from microsub.identity.page_check.findings import CheckedAgainst, PageReport
     from microsub.identity.pages.consent import ConsentPages
     from microsub.identity.pages.sign_in import LINK_PATH
-    from microsub.identity.pages.start import start_page
     from microsub.identity.pages.visits import has_hosted_profile, next_path
     from microsub.identity.passwords import LONGEST_PASSWORD, SHORTEST_PASSWORD
     from microsub.identity.profiles import Profiles

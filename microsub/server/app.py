@@ -43,7 +43,7 @@ from microsub.hub.store import PATH as TOPICS
 from microsub.identity import INVITATION_PATH, ConsentPages, OAuthEndpoint, RequestCredentials
 from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.pages import FOLDER as IDENTITY_FOLDER
-from microsub.identity.pages import account, sign_in, start
+from microsub.identity.pages import account, connect, sign_in
 from microsub.identity.pages.account import CREDENTIALS
 from microsub.micropub import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
 from microsub.micropub.api import PATHS as MICROPUB_PATHS
@@ -286,7 +286,7 @@ def _identity_routes(parts: WebParts, site: PageSite) -> list[Route]:
     has_search = parts.post_search is not None
     oauth = OAuthEndpoint(provider, parts.clock, site.address.base)
     return [
-        *start.routes(site, parts.doctor),
+        *connect.routes(site, parts.doctor),
         *account.routes(site, local, provider, channels, has_search=has_search),
         *ConsentPages(provider, parts.profiles, parts.consents, channels, has_search=has_search).routes(site),
         *sign_in.routes(site, local, parts.signing_in, provider, parts.quotas),

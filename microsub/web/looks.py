@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-NAME, COLOR = "Microsub server", "#0b57a4"
+NAME, COLOR = "Reader", "#0b57a4"
 HEX = re.compile(r"#[0-9a-f]{6}")
 _LIGHT, _DARK = "#f3f3ef", "#202227"
 """The backgrounds with the least contrast, `--raised` of pages.css. On buttons of the colour the text is white or

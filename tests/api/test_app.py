@@ -23,19 +23,19 @@ LOCAL = {"Host": "127.0.0.1:8080"}
 """The machine itself asks."""
 
 
-async def test_the_first_page_names_the_endpoint(server: World) -> None:
+async def test_the_page_about_apps_names_the_endpoint(server: World) -> None:
     """By the request's own address, or the configured one."""
-    response = await server.client.get("/")
+    response = await server.client.get("/connect")
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert "http://server.test/microsub" in response.text
     app = create_app(server.parts, base_url="https://reader.example/")
     server.client._transport = type(server.client._transport)(app)  # type: ignore[attr-defined,call-arg]
-    assert "https://reader.example/microsub<" in (await server.client.get("/")).text
+    assert "https://reader.example/microsub<" in (await server.client.get("/connect")).text
 
 
-async def test_the_first_page_trusts_no_header(server: World) -> None:
+async def test_the_page_about_apps_trusts_no_header(server: World) -> None:
     """A made-up host name can't bring markup into the page."""
-    response = await server.client.get("/", headers={"Host": 'x"><script>alert(1)</script>'})
+    response = await server.client.get("/connect", headers={"Host": 'x"><script>alert(1)</script>'})
     assert "<script>" not in response.text
 
 

@@ -32,7 +32,17 @@ from tests.support.world import World
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-STRANGERS = ("/", "/check", "/sign-in", "/enrol", "/client", "/sign-in/link?code=x", "/u/nobody/", "/nothing/here")
+STRANGERS = (
+    "/",
+    "/connect",
+    "/check",
+    "/sign-in",
+    "/enrol",
+    "/client",
+    "/sign-in/link?code=x",
+    "/u/nobody/",
+    "/nothing/here",
+)
 READERS = {
     "/auth": ["/auth?{app}"],
     "/channel/{uid}": ["/channel/home?show=all", "/channel/empty", "/channel/notifications"],

@@ -412,7 +412,7 @@ async def test_full_posts_that_are_left_are_read(browser: Browser, server: Readi
         assert page.url.startswith(f"{server.url}/channel/home")
         # A late Space may have left a post of the next page.
         assert re.search(r"<title>\(\d+\) Home", re.sub(" data-total=[^>]*", "", await (await page.reload()).text()))
-        assert re.fullmatch(r"\(\d+\) Home – Microsub server", await page.title())
+        assert re.fullmatch(r"\(\d+\) Home – Reader", await page.title())
         await look(page, "List")
         await page.keyboard.press("N")
         await page.keyboard.press("N")

@@ -62,7 +62,7 @@ async def test_name_and_colour_are_on_all_pages(admin: ReadingVisitor) -> None:
 @pytest.mark.parametrize("name", ["\u200b", "\u2060\u200b ", "\u202e"])
 async def test_a_name_that_cant_be_seen_is_none(admin: ReadingVisitor, name: str) -> None:
     """Otherwise the link to the first page would have no text."""
-    assert (await choose(admin, name=name)).tree.css_first(".home").text() == "Microsub server"
+    assert (await choose(admin, name=name)).tree.css_first(".home").text() == "Reader"
 
 
 async def test_the_usual_looks_can_be_chosen_again(admin: ReadingVisitor) -> None:
@@ -70,7 +70,7 @@ async def test_the_usual_looks_can_be_chosen_again(admin: ReadingVisitor) -> Non
     await choose(admin, name="Harbour", color="#123456")
     await choose(admin, name="", usual="yes")
     shown = await admin.get("/")
-    assert shown.tree.css_first(".home").text() == "Microsub server"
+    assert shown.tree.css_first(".home").text() == "Reader"
     assert sheet(shown) == "pages.css"
     assert (await admin.get("/app.webmanifest")).response.json()["theme_color"] == "#0b57a4"
 
@@ -88,7 +88,7 @@ async def test_other_looks_are_refused(admin: ReadingVisitor, chosen: dict[str, 
     """With the reason on the page; nothing changes."""
     refused = await choose(admin, **chosen)
     assert (refused.status, said in refused.text) == (400, True)
-    assert (await admin.get("/")).tree.css_first(".home").text() == "Microsub server"
+    assert (await admin.get("/")).tree.css_first(".home").text() == "Reader"
 
 
 async def test_a_name_is_one_printable_line(admin: ReadingVisitor) -> None:

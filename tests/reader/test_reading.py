@@ -40,9 +40,13 @@ from tests.support.world import World
 
 
 async def test_strangers_see_a_first_page(ann: ReadingVisitor) -> None:
-    """Strangers get a first page; all other pages redirect to the sign-in and back."""
+    """It says what one does here, and leads to reading and to apps; other pages redirect to the sign-in and back."""
     stranger = Visitor(ann.server.app, ann.browser.address)
-    assert (await stranger.get("/")).title == "This is a Microsub server"
+    first = await stranger.get("/")
+    assert first.title == "Read the sites that you follow"
+    links = [node.attributes.get("href") for node in first.tree.css("main a")]
+    assert links == ["/sign-in?next=/", "/connect"]
+    assert "endpoint" not in first.text
     assert (await stranger.get("/channel/home?show=all")).location == "/sign-in?next=%2Fchannel%2Fhome%3Fshow%3Dall"
 
 

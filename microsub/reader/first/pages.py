@@ -17,7 +17,6 @@ from microsub.base.errors import ConfigError, InvalidRequest
 from microsub.base.texts import N_
 from microsub.base.urls import web_address
 from microsub.formats.feed_links import FeedLink
-from microsub.identity import start_page
 from microsub.model.reader import BUILT_IN
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import CHANNEL, HOME
@@ -43,9 +42,9 @@ def routes(
     offered = partial(_offered, reader, starters)
 
     async def home(visit: PageVisit) -> Response:
-        """All unread posts; for new users feeds to follow, without a session the page about this server."""
+        """All unread posts; for new users feeds to follow, without a session what this server is for."""
         if visit.session is None:
-            return await start_page(visit)
+            return visit.page("stranger.html")
         user = visit.session.user
         follows, posts = await asyncio.gather(channels.follows_anything(user), timelines.everything(visit))
         return posts if follows else await _offer(reader, starters, visit)

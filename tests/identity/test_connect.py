@@ -1,4 +1,4 @@
-"""The first page, its form that checks a page, and the profile page of users without a website."""
+"""The page about apps, its form that checks a page, and the profile page of users without a website."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def served(site: Publisher, html: str) -> str:
 
 
 async def check(visitor: Visitor, address: str) -> Shown:
-    """Send the form of the first page."""
+    """Send the form of the page about apps."""
     return await visitor.submit(await visitor.get("/connect"), "/check", address=address)
 
 
-async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> None:
+async def test_it_says_what_belongs_on_ones_page(ann: Visitor) -> None:
     """It has the line for readers, the lines for this server as provider, the endpoint, and links to further pages."""
     shown = await ann.get("/connect")
-    assert shown.title == "This is a Microsub server"
+    assert shown.title == "Connect an app or your website"
     for line in (
         '<link rel="microsub" href="https://reader.example/microsub/YOUR-NAME">',
         '<link rel="indieauth-metadata" href="https://reader.example/.well-known/oauth-authorization-server">',
@@ -131,11 +131,11 @@ async def test_without_a_base_url_the_page_has_a_message(real_redis: Redis) -> N
     """Forms can't be trusted at a host name other than loopback; the lines show the address that the browser uses."""
     async with instance(real_redis) as made:
         strange, near = Visitor(made.app, "http://reader.lan"), Visitor(made.app, "http://127.0.0.1:8080")
-        shown = await strange.get("/")
+        shown = await strange.get("/connect")
         assert "http://reader.lan/microsub" in shown.text
         assert "MICROSUB_BASE_URL" in shown.text
         assert not shown.tree.css("form")
-        assert (await near.get("/")).form("/check")
+        assert (await near.get("/connect")).form("/check")
 
 
 LINES = {

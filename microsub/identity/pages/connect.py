@@ -1,4 +1,4 @@
-"""The first page: how to read, which lines a profile page needs, and the check of a page."""
+"""The page about apps: how to read in one, which lines a profile page needs, and the check of a page."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ from microsub.web.visit import PageSite, PageVisit
 
 CHECK_PATH = "/check"
 CONNECT = "/connect"
-"""The start page, also for signed-in users: they read at `/`."""
 _NAME = "YOUR-NAME"
 
 
 def routes(site: PageSite, doctor: PageDoctor) -> list[Route]:
     """The routes of this module."""
     return [
-        page(site, CONNECT, start_page),
+        page(site, CONNECT, _connect),
         page(site, CHECK_PATH, _ask),
         form(site, CHECK_PATH, partial(_check, doctor)),
         public(site, f"{PROFILES}/{{name}}", _profile),
@@ -43,11 +42,11 @@ def routes(site: PageSite, doctor: PageDoctor) -> list[Route]:
     ]
 
 
-async def start_page(visit: PageVisit) -> Response:
-    """The page about this server, and how to read with an app."""
+async def _connect(visit: PageVisit) -> Response:
+    """How to read with an app."""
     base = _base(visit)
     return visit.page(
-        "start.html",
+        "connect.html",
         endpoint=base + ENDPOINT,
         hosted_profile=profile_page(base, visit.session.user if visit.session else _NAME),
         own_line=microsub_line(base, visit.session.user if visit.session else _NAME).html,
