@@ -617,6 +617,7 @@ async def test_a_feeds_address_is_changed_and_changed_back(ann: ReadingVisitor, 
     assert await ben.titles("/channel/home") == ["one", "two"]
     undo = changed.form("/feed/chosen/undo").css_first("button").attributes["value"]
     undone = await ann.get((await ann.browser.submit(changed, "/feed/chosen/undo", undo=undo)).location)
+    assert undone.form(f"/feed/{feed}/address#address").css_first("#url").attributes["value"] == FEED
     assert "Undone for Mine." in undone.tree.css_first("[role=status]").text()
     for uid in ("home", "later"):
         assert [(one.feed, one.url) for one in await server.channels.subscriptions("ann", uid)] == [(feed, FEED)]

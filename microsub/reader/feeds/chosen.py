@@ -309,6 +309,8 @@ class ChosenFeeds:
             except StoreUnavailable:
                 if pause is not None:
                     await asyncio.sleep(pause)
+        if result.undone == "address" and result.done and not result.left:
+            return visit.go(f"{FEED}/{next(iter(result.done))}/settings", fragment="top", result=kept.id)
         return self._go(visit, kept.id)
 
     def _go(self, visit: PageVisit, result: str) -> Response:
