@@ -18,7 +18,7 @@ from benchmarks.scale.bulk import bulk, command, part
 from benchmarks.scale.costs import Costs, Memory, Polling, Reading, Upkeep, Work
 from benchmarks.scale.filling import Population
 from benchmarks.scale.meter import facts, used_memory
-from benchmarks.scale.plan import Size
+from benchmarks.scale.plan import Size, followers
 from benchmarks.scale.polls import Handshake, Polled
 from microsub.redis import keys
 from microsub.redis.connect import connect
@@ -34,7 +34,9 @@ LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
 MANY = 21
 """Posts of a document with many new posts."""
 FIRST = 3_000_000
-"""The lowest id of a server that has run for a while. Ids of five digits take a fifth less than longer ones."""
+"""The lowest id of a server that has run for a while."""
+FEW_DIGITS = 100_000
+"""Ids below take a fifth less in a long sorted set than longer ones."""
 GONE = 2400
 """Ids that have left a timeline within a year."""
 TURNS = 40
@@ -72,7 +74,11 @@ class Observed:
 def observe(size: Size, folder: Path) -> Observed:
     """Start a Redis in the folder, compare both ways of filling, fill it, measure, and end it."""
     folder.mkdir(parents=True, exist_ok=True)
-    _, short, long = on_a_server(folder / "ids", lambda url: _ids(url, size.feeds * size.items // 2))
+    # Posts are stored feed by feed, the most popular feed first, so most places have low ids.
+    low = sum(followers(size)[: FEW_DIGITS // size.items]) / size.subscriptions
+    firsts = FEW_DIGITS // 2, FIRST
+    ids = [on_a_server(folder / f"ids {first}", functools.partial(_ids, first=first)) for first in firsts]
+    _, short, long = (low * few + (1 - low) * many for few, many in zip(*ids, strict=True))
     return on_a_server(folder / "data", lambda url: _observe(url, size, folder, short, long))
 
 
@@ -164,7 +170,7 @@ def sets(folder: Path) -> tuple[float, ...]:
     """Bytes of a sorted set's key, of an id in a short and in a long set, of an id that has left a timeline, of a time
     of reading, and of a post of a feed with many posts.
     """
-    key, short, long = on_a_server(folder / "ids", lambda url: _ids(url, FIRST))
+    key, short, long = on_a_server(folder / "ids", functools.partial(_ids, first=FIRST))
     return on_a_server(folder / "data", lambda url: _sets(url, key, short, long))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale import __main__ as command
-from benchmarks.scale import observing, report
+from benchmarks.scale import filling, observing, report
 from benchmarks.scale.costs import Costs, Memory, Polling, Reading, Upkeep, Work
 from benchmarks.scale.model import (
     DAY,
@@ -168,7 +168,7 @@ def test_a_small_population_is_loaded_and_measured(tmp_path: Path) -> None:
     (channels, unread), (_, read) = *stock.numbers, stock.read
     assert channels * (unread + read) == pytest.approx(places)
     assert stock.ids == pytest.approx(2 * places + stock.sets[1][0] * stock.sets[1][1])
-    assert stock.newest == (stock.channels / 2, min(122, unread))
+    assert stock.newest == (SMALL.channels * len(filling.visiting(SMALL.users)), min(122, unread))
     assert found.memory["newest unread posts"] > stock.newest[0] * stock.newest[1] * 8
 
 
