@@ -508,7 +508,7 @@ async def test_guesses_at_a_confirmation_are_slowed(enrolled: World, ann: Visito
 GERMAN = {
     "/account": "Ihr Konto",
     "/account/sign-in": "Wie Sie sich anmelden",
-    "/connect": "Dies ist ein Microsub-Server",
+    "/connect": "Eine App oder Ihre Website verbinden",
     "/check": "Ihre Seite prüfen",
     "/welcome": "Willkommen",
     "/sign-in": "Anmelden",
