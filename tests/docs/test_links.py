@@ -33,9 +33,12 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_every_page() -> None:
-    """README.md links each page below docs/, including generated ones."""
+    """README.md links each page below docs/, including generated ones; the decisions are in a list of their own."""
+    lists = ROOT / "README.md", ROOT / "docs/decisions/README.md"
     named = {
-        (ROOT / link.partition("#")[0]).resolve() for link in LINK.findall((ROOT / "README.md").read_text("utf-8"))
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in lists
+        for link in LINK.findall(page.read_text("utf-8"))
     }
     missing = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md") if page not in named)
     assert not missing, f"README.md has no link to {', '.join(missing)}"

@@ -481,7 +481,7 @@ async def test_changes_during_verification_are_delivered(client: HubClient) -> N
 
 
 async def test_deliveries_are_no_impressions(client: HubClient) -> None:
-    """Only a 200 reply to a request is an impression (`docs/decisions.md`)."""
+    """Only a 200 reply to a request is an impression (`docs/decisions/outputs.md`)."""
     made = await client.alice.post(action="outputs", method="create", output="few", channel="home", max_impressions=1)
     app = await client.subscribe(made["addresses"]["json"])
     await client.publish("second")
