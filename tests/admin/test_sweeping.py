@@ -65,7 +65,7 @@ async def stored(it: World) -> set[str]:
     return {str(item) async for batch in garbage.stored_ids(it.redis) for item in batch}
 
 
-async def test_the_first_sweep_of_a_process_keeps_what_the_settings_say(it, site):
+async def test_a_first_sweep_keeps_what_the_settings_say(it, site):
     """A command's process has read no settings before; by default, it would keep 300 posts of each feed."""
     await followed(it, site, 4)
     await it.timelines.remove("alice", "home", await ids_of(it), it.clock())

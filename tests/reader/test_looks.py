@@ -98,7 +98,7 @@ async def test_a_name_is_one_printable_line(admin: ReadingVisitor) -> None:
 
 
 async def test_backend_json_comes_first(admin: ReadingVisitor) -> None:
-    """The page says so, and lets nobody change it in vain."""
+    """The page names the file, and its fields are disabled."""
     await choose(admin, name="Page", color="#123456")
     await admin.server.declared.set_instance(InstanceSettings(name="File"))
     page = await admin.get(PATH)

@@ -40,7 +40,7 @@ from tests.support.world import World
 
 
 async def test_strangers_see_a_first_page(ann: ReadingVisitor) -> None:
-    """It says what one does here, and leads to reading and to apps; other pages redirect to the sign-in and back."""
+    """It has the purpose of the server, and links to the sign-in and to apps; other pages redirect there and back."""
     stranger = Visitor(ann.server.app, ann.browser.address)
     first = await stranger.get("/")
     assert first.title == "Read the sites that you follow"
