@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 
-from microsub.redis.embedded.programs import ServerProgram, programs
+from microsub.redis.embedded.programs import programs
 from microsub.redis.embedded.server import EmbeddedEngine, start_embedded
+from microsub.redis.engine import Engine
 from tests.cli.conftest import BACKEND, Run
 
 EARLIER = Path("backend.json.versions") / "20260131T081500.000000Z-0a1b2c3d.json"
@@ -85,13 +86,13 @@ def test_a_backup_of_a_running_server_is_restored_whole(run: Run, tmp_path: Path
     assert listed.stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("one", programs(), ids=lambda one: str(one.engine))
+@pytest.mark.parametrize(("path", "engine"), programs().items(), ids=str)
 def test_every_redis_reads_its_own_backup(
-    run: Run, tmp_path: Path, one: ServerProgram, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one on PATH and the bundled one; a stopped server can be backed up too."""
     for module in ("redis.embedded.server", "admin.backup"):
-        monkeypatch.setattr(f"microsub.{module}.programs", lambda named: [one])
+        monkeypatch.setattr(f"microsub.{module}.programs", lambda named: {path: engine})
     server = start_embedded(tmp_path / "data")
     with redis_py.Redis.from_url(server.url) as client:
         client.set("schema", 1)

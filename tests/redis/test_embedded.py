@@ -21,7 +21,7 @@ from microsub.base.errors import ConfigError, SchemaMismatch, StoreUnavailable, 
 from microsub.redis.embedded import programs as programs_module
 from microsub.redis.embedded import server as embedded
 from microsub.redis.embedded.datafolder import Folder
-from microsub.redis.embedded.programs import ServerProgram, choose, engine_of, programs
+from microsub.redis.embedded.programs import choose, engine_of, programs
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.engine import Engine
 
@@ -85,7 +85,7 @@ def test_it_keeps_data_from_one_start_to_the_next(data_dir):
     server = start_embedded(data_dir)
     assert not server.adopted
     record = json.loads((data_dir / "redis.json").read_text())
-    assert record["engine"] == str(server.engine) == str(programs()[0].engine)
+    assert record["engine"] == str(server.engine) == str(next(iter(programs().values())))
     with client(server) as redis:
         assert redis.config_get("appendonly") == {"appendonly": "yes"}
         assert redis.config_get("port") == {"port": "0"}
@@ -275,7 +275,7 @@ def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):
 def test_a_server_started_by_hand_is_used_and_not_stopped(data_dir):
     """A server that answers on the folder's socket with the folder's data is used, but not stopped."""
     data_dir.mkdir()
-    path = programs()[0].path
+    path = next(iter(programs()))
     by_hand = subprocess.Popen(
         [path, "--port", "0", "--unixsocket", "redis.sock", "--save", ""],
         cwd=data_dir,
@@ -349,14 +349,14 @@ def test_data_of_a_newer_engine_is_refused(data_dir, monkeypatch):
 def test_restored_data_of_redis_7_is_known_without_our_record(data_dir, monkeypatch):
     """A backup may contain only the data; its folder of append-only files shows the version."""
     (data_dir / "appendonlydir").mkdir(parents=True)
-    old = [ServerProgram(Path("/usr/bin/redis-server"), Engine.parse("Redis 6.2.14"))]
+    old = {Path("/usr/bin/redis-server"): Engine.parse("Redis 6.2.14")}
     monkeypatch.setattr(embedded, "programs", lambda named: old)
     with pytest.raises(SchemaMismatch, match=r"install Redis 7\.0 or newer"):
         start_embedded(data_dir)
 
 
-def program(path: str, engine: str) -> ServerProgram:
-    return ServerProgram(Path(path), Engine.parse(engine))
+def program(path: str, engine: str) -> tuple[Path, Engine]:
+    return Path(path), Engine.parse(engine)
 
 
 WHEEL = program("/wheel/valkey-server", "Valkey 9.1.2")
@@ -388,7 +388,7 @@ OLD = program("/usr/bin/redis-server", "Redis 6.0.16")
 )
 def test_a_program_that_can_read_the_data_is_chosen(candidates, written_by, chosen):
     """The engine that wrote the data, or else the first that reads it; the patch release doesn't matter."""
-    assert choose(candidates, written_by and Engine.parse(written_by), Path("/data")) == chosen
+    assert choose(dict(candidates), written_by and Engine.parse(written_by), Path("/data")) == chosen[0]
 
 
 @pytest.mark.parametrize(
@@ -403,15 +403,15 @@ def test_a_program_that_can_read_the_data_is_chosen(candidates, written_by, chos
 def test_an_engine_that_cannot_read_the_data_is_not_started(candidates, written_by):
     """Redis reads no files of Valkey, Valkey those of Redis 7.2 and before; the error names all of them."""
     with pytest.raises(SchemaMismatch, match=rf"/data was written by {written_by}, which .* can't read") as error:
-        choose(candidates, Engine.parse(written_by), Path("/data"))
-    assert all(str(one.path) in str(error.value) for one in candidates)
+        choose(dict(candidates), Engine.parse(written_by), Path("/data"))
+    assert all(str(path) in str(error.value) for path, _ in candidates)
 
 
 @pytest.mark.parametrize("candidates", [[], [OLD]])
 def test_without_a_redis_server_the_error_says_how_to_get_one(candidates):
     """One line says what was found and names three solutions."""
     with pytest.raises(ConfigError) as error:
-        choose(candidates, None, Path("/data"))
+        choose(dict(candidates), None, Path("/data"))
     text = str(error.value)
     assert "\n" not in text
     assert "apt install valkey-server" in text
@@ -425,7 +425,7 @@ def test_invalid_programs_are_skipped(tmp_path, monkeypatch):
     fake.write_text("#!/bin/sh\necho hello\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert fake not in [found.path for found in programs()]
+    assert fake not in programs()
     assert engine_of(tmp_path / "none") is None
     with pytest.raises(ConfigError, match="MICROSUB_REDIS_SERVER"):
         programs(fake)
@@ -443,16 +443,18 @@ def test_every_server_on_path_is_looked_at(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", os.pathsep.join(str(tmp_path / name) for name in ("one", "two", "three")))
     monkeypatch.setattr(programs_module, "_wheel_programs", lambda: [])
     found = programs()
-    assert [str(server.engine) for server in found] == ["Redis 6.2.1", "Valkey 8.1.3"]
-    assert choose(found, Engine.parse("Valkey 8.0.1"), tmp_path).path == tmp_path / "two" / "valkey-server"
-    assert programs(tmp_path / "two" / "redis-server")[0].engine == found[1].engine
+    assert [str(engine) for engine in found.values()] == ["Redis 6.2.1", "Valkey 8.1.3"]
+    valkey = tmp_path / "two" / "valkey-server"
+    assert choose(found, Engine.parse("Valkey 8.0.1"), tmp_path) == valkey
+    linked = tmp_path / "two" / "redis-server"
+    assert programs(linked) == {linked: found[valkey]}
 
 
 def test_the_wheel_brings_a_server(monkeypatch):
     """No server is needed on PATH."""
     monkeypatch.setenv("PATH", "/nowhere")
-    (found,) = programs()
-    assert (found.engine.name, found.engine.version[0]) == ("Valkey", 9)
+    (engine,) = programs().values()
+    assert (engine.name, engine.version[0]) == ("Valkey", 9)
 
 
 @pytest.mark.parametrize("written_by", ["redis-6.2", "redis-7.0"])
@@ -488,7 +490,7 @@ def test_data_of_redis_moves_to_valkey_with_a_copy(data_dir, written_by, caplog)
     assert caplog.text.count("takes over") == 1
     (data_dir / "redis.json").unlink()  # what Valkey has rewritten is known without it
     with pytest.raises(SchemaMismatch, match=r"written by Valkey 9\.0"):
-        choose([NEW], Folder(data_dir).written_by(None), data_dir)
+        choose(dict([NEW]), Folder(data_dir).written_by(None), data_dir)
 
 
 def test_data_that_cannot_be_copied_is_not_moved(data_dir, monkeypatch):

@@ -454,7 +454,7 @@ def secured(tmp_path_factory):
         "requirepass": "p@ss", "save": "", "dir": str(folder),
     }  # fmt: skip
     args = [part for name, value in options.items() for part in (f"--{name}", value)]
-    child = subprocess.Popen([programs()[0].path, *args], cwd=folder, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([next(iter(programs())), *args], cwd=folder, stdout=subprocess.PIPE, text=True)
     for line in child.stdout:
         if "Ready to accept connections" in line:
             break

@@ -60,7 +60,7 @@ class Node:
             "repl-diskless-sync-delay": 0,
         }  # fmt: skip
         args = [str(part) for name, value in (options | self.options).items() for part in (f"--{name}", value)]
-        self.process = subprocess.Popen([str(programs()[0].path), *args])
+        self.process = subprocess.Popen([str(next(iter(programs()))), *args])
         # The guard's standard input ends with this process, however that ends.
         guard = ["sh", "-c", f"read _; kill -9 {self.process.pid} 2>/dev/null"]
         self.guard = subprocess.Popen(guard, stdin=subprocess.PIPE)

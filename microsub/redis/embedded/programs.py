@@ -10,8 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,16 +21,8 @@ _OLDEST: Version = (6, 2)
 _REPORTED = re.compile(rf"({REDIS}|{VALKEY}) server v=(\d+\.\d+\.\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerProgram:
-    """A server program that could be started."""
-
-    path: Path
-    engine: Engine
-
-
-def programs(named: Path | None = None) -> list[ServerProgram]:
-    """The program `named`, or those of PATH in its order, then the one inside the wheel; each once.
+def programs(named: Path | None = None) -> dict[Path, Engine]:
+    """The engine of the program `named`, or of those of PATH in its order, then of the one inside the wheel; each once.
 
     Raises ConfigError if `named` can't be run or is none.
     """
@@ -41,7 +32,7 @@ def programs(named: Path | None = None) -> list[ServerProgram]:
             raise ConfigError(
                 file="MICROSUB_REDIS_SERVER", path="", found=str(named), expected="a valkey-server or redis-server"
             )
-        return [ServerProgram(named, engine)]
+        return {named: engine}
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     on_path = (
         shutil.which(name, path=folder) for folder in folders if folder for name in ("valkey-server", "redis-server")
@@ -51,17 +42,17 @@ def programs(named: Path | None = None) -> list[ServerProgram]:
     for path in (*on_path, *_wheel_programs()):
         if path:
             paths.setdefault(os.path.realpath(path), Path(path))
-    return [ServerProgram(path, engine) for path in paths.values() if (engine := engine_of(path))]
+    return {path: engine for path in paths.values() if (engine := engine_of(path))}
 
 
-def choose(candidates: list[ServerProgram], written_by: Engine | None, data_dir: Path) -> ServerProgram:
+def choose(candidates: Mapping[Path, Engine], written_by: Engine | None, data_dir: Path) -> Path:
     """The program of the engine that wrote the data, else the first that can read it, rather of the same name.
 
     Raises ConfigError if there are no programs and SchemaMismatch if none can read the data.
     """
-    usable = [program for program in candidates if program.engine.version >= _OLDEST]
+    usable = {path: engine for path, engine in candidates.items() if engine.version >= _OLDEST}
     if not usable:
-        found = ", ".join(f"{program.path} {program.engine}" for program in candidates)
+        found = ", ".join(f"{path} {engine}" for path, engine in candidates.items())
         raise ConfigError(
             file="valkey-server",
             path="",
@@ -70,14 +61,16 @@ def choose(candidates: list[ServerProgram], written_by: Engine | None, data_dir:
             "MICROSUB_REDIS_SERVER names one, or set MICROSUB_REDIS_URL to one that runs elsewhere",
         )
     if written_by is None:
-        return usable[0]
-    able = [program for program in usable if program.engine.reads(written_by)]
+        return next(iter(usable))
+    able = [path for path, engine in usable.items() if engine.reads(written_by)]
     if not able:
-        found = ", ".join(f"{program.path} ({program.engine})" for program in usable)
+        found = ", ".join(f"{path} ({engine})" for path, engine in usable.items())
         raise SchemaMismatch(
             f"{data_dir} was written by {written_by}, which {found} can't read: install {written_by.release} or newer"
         )
-    return min(able, key=lambda one: (one.engine.name != written_by.name, one.engine.release != written_by.release))
+    return min(
+        able, key=lambda path: (usable[path].name != written_by.name, usable[path].release != written_by.release)
+    )
 
 
 def _wheel_programs() -> Iterable[str]:

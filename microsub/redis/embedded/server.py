@@ -220,11 +220,13 @@ def _wait(condition: Callable[[], bool], seconds: float, failure: str) -> None:
 def _start(folder: Folder, memory: int, named: Path | None) -> Record:
     before = folder.record()
     written_by = folder.written_by(before)
-    program = choose(programs(named), written_by, folder.path)
-    if written_by is not None and program.engine.name != written_by.name:
-        copy = folder.copy_data(f"before-{program.engine.name.lower()}")
+    candidates = programs(named)
+    program = choose(candidates, written_by, folder.path)
+    engine = candidates[program]
+    if written_by is not None and engine.name != written_by.name:
+        copy = folder.copy_data(f"before-{engine.name.lower()}")
         log.warning(
-            f"{program.engine} takes over the data; {written_by} can't read it afterwards, but this copy",
+            f"{engine} takes over the data; {written_by} can't read it afterwards, but this copy",
             folder=str(copy),
         )
     remove_socket(before, folder.path)
@@ -233,7 +235,7 @@ def _start(folder: Folder, memory: int, named: Path | None) -> Record:
     with private(folder.running) as running, private(folder.log) as said:
         fcntl.flock(running, fcntl.LOCK_EX)
         child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
-            [str(program.path), *_arguments(folder.path, address, memory)],
+            [str(program), *_arguments(folder.path, address, memory)],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -242,7 +244,7 @@ def _start(folder: Folder, memory: int, named: Path | None) -> Record:
             start_new_session=True,  # Ctrl-C in the terminal ends only us; we stop it when our work is done
             cwd=folder.path,
         )
-    record = Record(pid=child.pid, engine=program.engine, socket=address)
+    record = Record(pid=child.pid, engine=engine, socket=address)
     # Recorded before it answers: if we are killed now, the next process can still find it.
     try:
         folder.write_record(record)
@@ -263,11 +265,11 @@ def _start(folder: Folder, memory: int, named: Path | None) -> Record:
     words = _last_words(folder.log)
     if any(sign in words for sign in _UNREADABLE):
         raise StoreUnusable(
-            f"{program.path} can't read its data in {folder.path}, because the append-only file is corrupt. "
+            f"{program} can't read its data in {folder.path}, because the append-only file is corrupt. "
             f'The page docs/how-to/check-and-repair-redis.md, section "A corrupt append-only file", says how to repair '
-            f"it, and what is lost. {program.engine.name} says: {words}"
+            f"it, and what is lost. {engine.name} says: {words}"
         )
-    raise StoreUnavailable(f"{program.engine} did not start on {folder.path}: {words}")
+    raise StoreUnavailable(f"{engine} did not start on {folder.path}: {words}")
 
 
 _UNREADABLE = ("redis-check-aof", "Bad file format", "Wrong signature", "Bad RDB", "Unexpected end of file")
