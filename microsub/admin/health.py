@@ -89,16 +89,15 @@ class Health:
         """The health at `now`, within two seconds. An unreachable store is reported, never raised."""
         status = self._status()
         backend: BackendState = "lost" if status.lost else "refused" if status.problems else "ok"
-        signs, found = await asyncio.gather(self._signs_of(now), self._redis(now))
+        signs, (state, reason) = await asyncio.gather(self._signs_of(now), self._redis(now))
         if signs is None:
             # With the heartbeats, one master of a cluster is away, or Redis was lost since it answered.
-            found = ServerReply("unreachable", found.reason) if found.state == "ok" else found
-            return HealthReport(found.state, "unknown", None, found.reason, backend)
+            return HealthReport("unreachable" if state == "ok" else state, "unknown", None, reason, backend)
         last, letters, push = signs
         age = None if last is None else max(0.0, now - last)
         worker: WorkerState = "ok" if age is not None and age <= WORKER_SILENCE else "silent"
         shown = None if age is None else round(age, 1)
-        parts = (found.state, worker, shown, found.reason, backend, letters, push, self._engine, self._doubts)
+        parts = (state, worker, shown, reason, backend, letters, push, self._engine, self._doubts)
         return HealthReport(*parts)
 
     async def _signs_of(self, now: float) -> tuple[float | None, int, PushState | None] | None:
@@ -118,12 +117,11 @@ class Health:
         if write:
             self._probed = now
         servers = await self._signs.servers(PATIENCE, write=write)
-        away = [server for server in servers if server.state == "unreachable"]
+        away = [reason or "" for state, reason in servers if state == "unreachable"]
         if away:
             self._engine = None  # another one may come back
             self._probed = float("-inf")  # nothing was learnt about writes
-            state: RedisState = "unreachable" if len(away) == len(servers) else "incomplete"
-            return ServerReply(state, "; ".join(server.reason or "" for server in away))
+            return "unreachable" if len(away) == len(servers) else "incomplete", "; ".join(away)
         if write:
-            self._refusals = [server for server in servers if server.state != "ok"]
-        return self._refusals[0] if self._refusals else ServerReply("ok")
+            self._refusals = [server for server in servers if server[0] != "ok"]
+        return self._refusals[0] if self._refusals else ("ok", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from redis.exceptions import RedisError
@@ -36,12 +35,8 @@ _PROBES = [keys.probe(str(number)) for number in range(500)]
 """Keys, one on each master of a cluster that has more than a few slots."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerReply:
-    """The state of one server; `reason` explains a problem in a sentence that is safe to publish."""
-
-    state: RedisState
-    reason: str | None = None
+ServerReply = tuple[RedisState, str | None]
+"""The state of one server, and the reason of a problem in a sentence that is safe to publish."""
 
 
 class Presence:
@@ -81,7 +76,7 @@ class Presence:
             async with asyncio.timeout(seconds):
                 masters = await self._redis.one_each(_PROBES)
         except (StoreError, TimeoutError):
-            return [ServerReply("unreachable", "no node of the Redis Cluster can be reached")]
+            return [("unreachable", "no node of the Redis Cluster can be reached")]
         asking = (
             _state(master, key if write else None, f"the Redis at {master.name}", seconds) for master, key in masters
         )
@@ -112,15 +107,15 @@ async def _state(redis: Redis, key: str | None, name: str, seconds: float) -> Se
     if silent is not None:
         is_late, server = isinstance(silent, TimeoutError), redis if isinstance(redis, Multiplexed) else None
         if server is not None and (server.is_accepted if is_late else server.outage.why == SILENT):
-            return ServerReply("unreachable", f"{name} accepts connections, but doesn't reply")
+            return "unreachable", f"{name} accepts connections, but doesn't reply"
         why = f"doesn't answer within {seconds:g} s" if is_late else "can't be reached"
-        return ServerReply("unreachable", f"{name} {why}")
+        return "unreachable", f"{name} {why}"
     if isinstance(refused, StoreFull):
-        return ServerReply("full", str(refused))
+        return "full", str(refused)
     # Waiting for replicas delays all later writes on the same connection.
     if isinstance(refused, StoreUnconfirmed | TimeoutError):
-        return ServerReply("no standby", f"{name} has too few replicas that confirm changes, so changes get 503")
-    return ServerReply("ok") if refused is None else ServerReply("unreachable", f"{name} can't be reached")
+        return "no standby", f"{name} has too few replicas that confirm changes, so changes get 503"
+    return ("ok", None) if refused is None else ("unreachable", f"{name} can't be reached")
 
 
 async def _failure(call: Awaitable[object], seconds: float) -> StoreError | TimeoutError | None:
