@@ -84,14 +84,6 @@ class Match:
     rank: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows between two others, both exclusive."""
-
-    above: int | None = None
-    below: int | None = None
-
-
 def row_at(moment: float) -> int:
     """The first row of that Unix time."""
     return int(max(-_LATEST, min(_LATEST, moment))) * IN_A_SECOND
@@ -160,17 +152,17 @@ class Generation:
             return posts, rows - posts
 
     def matches(
-        self, expression: str, span: Span, depth: int, *, among: Collection[int] | None = None, upward: bool = False,
-        ranked: bool = False, seconds: float = float("inf"),
+        self, expression: str, depth: int, *, above: int | None = None, below: int | None = None,
+        among: Collection[int] | None = None, upward: bool = False, ranked: bool = False, seconds: float = float("inf"),
     ) -> tuple[list[Match], int | None]:  # fmt: skip
-        """The `depth` newest matches in the span, or the oldest (`upward`); with `among`, only these items.
+        """The `depth` newest matches between two rows, both exclusive, or the oldest (`upward`); `among` these items.
 
         Also the row after which more may follow, None for no more.
 
         Raises QueryTooSlow after `seconds`, and IndexUnusable.
         """
         conditions, values = ["words MATCH ?"], [expression]
-        for condition, row in (("words.rowid > ?", span.above), ("words.rowid < ?", span.below)):
+        for condition, row in (("words.rowid > ?", above), ("words.rowid < ?", below)):
             if row is not None:
                 conditions.append(condition)
                 values.append(row)  # type: ignore[arg-type]
@@ -199,9 +191,10 @@ class Generation:
         return matches, reached if count == depth else None
 
     def matching(
-        self, expression: str, span: Span, ids: Collection[int], *, seconds: float = float("inf")
-    ) -> list[Match]:
-        """The matches among a few items, within the span. Raises as `matches` does."""
+        self, expression: str, ids: Collection[int], above: int | None, below: int | None,
+        *, seconds: float = float("inf"),
+    ) -> list[Match]:  # fmt: skip
+        """The matches among a few items, between two rows as in `matches`. Raises as that does."""
         text = (
             "SELECT rows.row, rows.item FROM rows CROSS JOIN words ON words.rowid = rows.row "  # noqa: S608
             f"WHERE rows.item IN ({','.join(map(str, ids))}) AND words MATCH ?"
@@ -212,7 +205,6 @@ class Generation:
                 rows = self._database.execute(text, (expression,)).fetchall()
         finally:
             self._deadline = float("inf")
-        above, below = span.above, span.below
         within = [row for row in rows if (above is None or row[0] > above) and (below is None or row[0] < below)]
         return [Match(row, item) for row, item in within]
 

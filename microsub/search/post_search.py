@@ -28,7 +28,7 @@ from microsub.model.words import Phrase, words_of
 from microsub.posts import without_item
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import BATCH, batches
-from microsub.search.index import Match, QueryTooSlow, Span, row_at
+from microsub.search.index import Match, QueryTooSlow, row_at
 from microsub.search.replica import IndexReader
 from microsub.search.words import expression
 from microsub.timelines import Channels, ReaderViews, item_ids, shown
@@ -158,9 +158,7 @@ class PostSearch:
         query = parsed(text, now)
         with self._place_of(user):
             found = expression(query, await self._feeds_named(user, query.feeds))
-            collected = await self._collect(
-                user, uid, query, found, _span(query, above=None, below=None), MOST_NEWEST, now
-            )
+            collected = await self._collect(user, uid, query, found, MOST_NEWEST, now)
             return [row.id for _, row in collected.found[:MOST_NEWEST]]
 
     async def matching(
@@ -173,9 +171,8 @@ class PostSearch:
         with self._place_of(user):
             query = parsed(text, now)
             found = expression(query, await self._feeds_named(user, query.feeds))
-            span = _span(query, above=None, below=None)
             async with self._turn_of(user):
-                matches, missing = await self._index.matching(found, span, [*map(int, ids)])
+                matches, missing = await self._index.matching(found, [*map(int, ids)], *_rows(query))
             collected = _Collected()
             for part in batches(matches, DEPTHS[0]):
                 collected.take(part, *await self._shown(user, uid, part), query)
@@ -205,9 +202,9 @@ class PostSearch:
     ) -> bytes:
         upward = request.before is not None
         at = _place(request.before, "before") if upward else _place(request.after, "after")
-        span = _span(query, above=at if upward else None, below=None if upward else at)
+        above, below = (at, None) if upward else (None, at)
         enough = max(request.limit, MOST_COUNTED if request.counted else 0) + 1
-        collected = await self._collect(user, uid, query, found, span, enough, now, upward=upward)
+        collected = await self._collect(user, uid, query, found, enough, now, above, below, upward=upward)
         data = await self._reading.data(user, [row.id for _, row in collected.found[: request.limit]])
         page = collected.found[: len(data)]
         beyond = len(collected.found) > len(page)
@@ -232,8 +229,8 @@ class PostSearch:
         if request.before is not None:
             raise wrong("before", request.before, "only 'after' if the best matches are requested")
         top, first = _rank(request.after)
-        span = _span(query, above=None, below=None if top is None else top + 1)
-        collected = await self._collect(user, uid, query, found, span, MOST_RANKED, now, ranked=True)
+        below = None if top is None else top + 1
+        collected = await self._collect(user, uid, query, found, MOST_RANKED, now, below=below, ranked=True)
         top = collected.found[0][0].row if collected.found else None
         collected.found.sort(key=lambda one: (one[0].rank, -one[0].row))
         data = await self._reading.data(user, [row.id for _, row in collected.found[first : first + request.limit]])
@@ -261,16 +258,19 @@ class PostSearch:
         return b'%b,"_found":%b}' % (reply.removesuffix(b"}"), told)
 
     async def _collect(
-        self, user: str, uid: str, query: PostQuery, found: str, span: Span, enough: int, now: float,
-        *, upward: bool = False, ranked: bool = False,
+        self, user: str, uid: str, query: PostQuery, found: str, enough: int, now: float,
+        above: int | None = None, below: int | None = None, *, upward: bool = False, ranked: bool = False,
     ) -> _Collected:  # fmt: skip
         collected = _Collected()
         deadline = time.monotonic() + WALK_SECONDS
         own = await self._own(user, uid, now)
         first, then = DEPTHS if own is None else OWN_DEPTHS
+        above, below = _rows(query, above, below)
         for depth in itertools.chain((first,), itertools.repeat(then)):
             async with self._turn_of(user):
-                matches, last = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
+                matches, last = await self._index.matches(
+                    found, depth, above=above, below=below, among=own, upward=upward, ranked=ranked
+                )
             collected.broken_off, collected.last = last is not None, last
             for part in batches(matches, BATCH if own is None else DEPTHS[0]):
                 collected.take(part, *await self._shown(user, uid, part), query)
@@ -278,7 +278,7 @@ class PostSearch:
                     return collected
             if last is None or time.monotonic() > deadline:
                 break
-            span = Span(last, span.below) if upward else Span(span.above, last)
+            above, below = (last, below) if upward else (above, last)
         return collected
 
     async def _shown(self, user: str, uid: str, part: Sequence[Match]) -> tuple[dict[str, Row], dict[str, str]]:
@@ -343,15 +343,15 @@ def _is_wanted(row: Row, query: PostQuery) -> bool:
     return all(states[name] == wanted for name, wanted in query.states.items())
 
 
-def _span(query: PostQuery, *, above: int | None, below: int | None) -> Span:
-    """The rows between the cursors and within the query's times."""
+def _rows(query: PostQuery, above: int | None = None, below: int | None = None) -> tuple[int | None, int | None]:
+    """The rows between which the query's times are, those `above` one and `below` another."""
     if query.since is not None:
         first = row_at(query.since) - 1
         above = first if above is None else max(above, first)
     if query.until is not None:
         end = row_at(query.until)
         below = end if below is None else min(below, end)
-    return Span(above, below)
+    return above, below
 
 
 def _place(cursor: str | None, parameter: str) -> int | None:

@@ -28,7 +28,7 @@ import structlog
 
 from microsub.base.errors import SearchUnavailable
 from microsub.feeds import Events
-from microsub.search.index import Generation, IndexUnusable, Match, Span
+from microsub.search.index import Generation, IndexUnusable, Match
 
 T = TypeVar("T")
 
@@ -164,20 +164,22 @@ class IndexReader:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def matches(
-        self, expression: str, span: Span, depth: int, *, among: Collection[int] | None = None, upward: bool = False,
-        ranked: bool = False,
+        self, expression: str, depth: int, *, above: int | None = None, below: int | None = None,
+        among: Collection[int] | None = None, upward: bool = False, ranked: bool = False,
     ) -> tuple[list[Match], int | None]:  # fmt: skip
         """See `Generation.matches`. Raises SearchUnavailable and QueryTooSlow."""
         return await self._asked(
             lambda generation: generation.matches(
-                expression, span, depth, among=among, upward=upward, ranked=ranked, seconds=SECONDS
+                expression, depth, above=above, below=below, among=among, upward=upward, ranked=ranked, seconds=SECONDS
             )
         )
 
-    async def matching(self, expression: str, span: Span, ids: Collection[int]) -> tuple[list[Match], list[int]]:
+    async def matching(
+        self, expression: str, ids: Collection[int], above: int | None, below: int | None
+    ) -> tuple[list[Match], list[int]]:
         """The items that match, and those it doesn't have. Raises SearchUnavailable and QueryTooSlow."""
         return await self._asked(
-            lambda generation: (generation.matching(expression, span, ids, seconds=SECONDS), generation.missing(ids))
+            lambda found: (found.matching(expression, ids, above, below, seconds=SECONDS), found.missing(ids))
         )
 
     async def figures(self) -> IndexFigures:

@@ -15,7 +15,6 @@ from microsub.base.errors import SearchUnavailable
 from microsub.feeds.record import FeedRecord
 from microsub.model.query import parsed
 from microsub.redis.protocol import Redis
-from microsub.search.index import Span
 from microsub.search.index_follower import FollowTiming, IndexFollower
 from microsub.search.post_search import PostSearch
 from microsub.search.replica import IndexFolder, IndexReader
@@ -63,7 +62,7 @@ class Replica:
         asked = parsed(query, NOON)
         words = expression(asked, {name: [name] for name in asked.feeds})
         with contextlib.suppress(SearchUnavailable):
-            return [str(match.item) for match in (await self.index.matches(words, Span(), 1000))[0]]
+            return [str(match.item) for match in (await self.index.matches(words, 1000))[0]]
         return []
 
     async def finds(self, query: str, *ids: str) -> None:

@@ -7,11 +7,12 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from microsub.model.query import parsed
-from microsub.search.index import Generation, IndexUnusable, QueryTooSlow, Span, row_at
+from microsub.search.index import Generation, IndexUnusable, QueryTooSlow, row_at
 from microsub.search.replica import IndexFolder
 from microsub.search.words import document, expression
 from tests.support.posts import NOON
@@ -29,10 +30,10 @@ def put(generation: Generation, item: int, text: str = "", at: float = NOON, **w
     generation.write([document(item, at, entry)], [], {})
 
 
-def found(generation: Generation, query: str, span: Span | None = None, **how: bool) -> list[int]:
+def found(generation: Generation, query: str, **how: Any) -> list[int]:
     asked = parsed(query, NOON)
     words = expression(asked, {name: [name] for name in asked.feeds})
-    return [match.item for match in generation.matches(words, span or Span(), 100, **how)[0]]
+    return [match.item for match in generation.matches(words, 100, **how)[0]]
 
 
 def test_words_are_found_without_case_and_accents(made: Generation) -> None:
@@ -90,13 +91,12 @@ def test_the_newest_come_first_in_any_order_of_arrival(made: Generation) -> None
         put(made, item, "tide", at)
     assert found(made, "tide") == [5, 3, 1, 6, 4, 2]
     assert found(made, "tide", upward=True) == found(made, "tide")[::-1]
-    middle = Span(above=row_at(0) - 1, below=row_at(NOON))
-    assert found(made, "tide", middle) == [6, 4]
+    assert found(made, "tide", above=row_at(0) - 1, below=row_at(NOON)) == [6, 4]
     made.write([document(100 + number, NOON + 3600, {"content": {"text": "crowd"}}) for number in range(3000)], [], {})
     put(made, 9000, "crowd", NOON + 3600 + 86_400 * 2)
     put(made, 9001, "crowd", NOON)
     words = expression(parsed("crowd", NOON), {})
-    items = [match.item for match in made.matches(words, Span(), 9999)[0]]
+    items = [match.item for match in made.matches(words, 9999)[0]]
     assert (len(set(items)), items[0], items[-1]) == (3002, 9000, 9001)
 
 
@@ -121,17 +121,17 @@ def test_the_best_matches(made: Generation) -> None:
         put(made, item, "nothing but fog and fog")
     put(made, 50, "something else", name="Fog")
     put(made, 51, "a heron in the fog")
-    matches = made.matches(expression(parsed("fog", NOON), {}), Span(), 100, ranked=True)[0]
+    matches = made.matches(expression(parsed("fog", NOON), {}), 100, ranked=True)[0]
     assert min(matches, key=lambda match: match.rank).item == 50
-    matches = made.matches(expression(parsed("fog OR heron", NOON), {}), Span(), 100, ranked=True)[0]
+    matches = made.matches(expression(parsed("fog OR heron", NOON), {}), 100, ranked=True)[0]
     assert min(matches, key=lambda match: match.rank).item == 51
 
 
 def test_a_slow_question_is_broken_off_and_the_next_one_answered(made: Generation) -> None:
     made.write([document(item, NOON + item, {"content": {"text": "tide"}}) for item in range(1, 4000)], [], {})
     with pytest.raises(QueryTooSlow):
-        made.matches('"tide"', Span(), 9999, seconds=-1.0)
-    assert len(made.matches('"tide"', Span(), 9999, seconds=60.0)[0]) == 3999
+        made.matches('"tide"', 9999, seconds=-1.0)
+    assert len(made.matches('"tide"', 9999, seconds=60.0)[0]) == 3999
 
 
 def test_broken_and_missing_files_are_distinguished(made: Generation, tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ def test_long_and_odd_posts_are_taken(made: Generation) -> None:
 def test_matches_among_some_items(made: Generation) -> None:
     """The limit counts all matches, but only the given items are returned; `last` is where the next block begins."""
     made.write([document(item, NOON + item, {"content": {"text": "tide"}}) for item in range(1, 101)], [], {})
-    block, last = made.matches('"tide"', Span(), 60, among=[95, 41, 40, 7, 999], ranked=True)
+    block, last = made.matches('"tide"', 60, among=[95, 41, 40, 7, 999], ranked=True)
     assert [match.item for match in block] == [95, 41]
     assert block[0].rank < 0
-    rest, end = made.matches('"tide"', Span(below=last), 60, among=[95, 41, 40, 7, 999])
+    rest, end = made.matches('"tide"', 60, below=last, among=[95, 41, 40, 7, 999])
     assert ([match.item for match in rest], end) == ([40, 7], None)
-    assert made.matches('"tide"', Span(), 60, among=[])[0] == []
+    assert made.matches('"tide"', 60, among=[])[0] == []

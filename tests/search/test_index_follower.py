@@ -17,7 +17,7 @@ from microsub.posts import FULL, stored_full_text
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.search import index_follower
-from microsub.search.index import Generation, Span
+from microsub.search.index import Generation
 from microsub.search.words import document
 from tests.search.conftest import FEED, QUICK, Replica
 from tests.support.fork_server import Process, fork_server
@@ -136,7 +136,7 @@ async def test_lost_files_are_built_again(replica: Replica, store: Store) -> Non
     await replica.stop()
     (replica.path / "current").unlink()
     with pytest.raises(SearchUnavailable):
-        await replica.index.matches('"ferry"', Span(), 10)
+        await replica.index.matches('"ferry"', 10)
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -235,7 +235,7 @@ async def test_a_generation_replaced_while_opened_isnt_used(
         return database
 
     monkeypatch.setattr(Generation, "_open", staticmethod(replaced_meanwhile))
-    matches, _ = await replica.index.matches('"ferry"', Span(), 10)
+    matches, _ = await replica.index.matches('"ferry"', 10)
     assert [match.item for match in matches] == [1]
     former.close()
     latter.close()
