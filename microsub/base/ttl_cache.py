@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from microsub.base.bounded_cache import BoundedCache
@@ -14,16 +13,15 @@ from microsub.base.errors import MicrosubError, ParserUnavailable
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedOutcome(Generic[T]):
-    at: float
-    value: T | None = None
-    error: MicrosubError | None = None
+_Outcome = tuple[float, T | MicrosubError]
+"""When a search began, and its result."""
 
-    def result(self) -> T:
-        if self.error is not None:
-            raise self.error.with_traceback(None) from None
-        return self.value  # type: ignore[return-value]  # one of the two is set
+
+def _result(outcome: _Outcome[T]) -> T:
+    _, found = outcome
+    if isinstance(found, MicrosubError):
+        raise found.with_traceback(None) from None
+    return found
 
 
 class TtlCache(Generic[T]):
@@ -47,8 +45,8 @@ class TtlCache(Generic[T]):
         self._failures = failures
         self._turn = asyncio.Semaphore(at_once)
         self._clock = clock
-        self._known: BoundedCache[str, _CachedOutcome[T]] = BoundedCache(most)
-        self._searches: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
+        self._known: BoundedCache[str, _Outcome[T]] = BoundedCache(most)
+        self._searches: dict[str, asyncio.Task[_Outcome[T]]] = {}
 
     async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
         """The result of `find`, at most `max_age` seconds old, or its exception.
@@ -58,12 +56,12 @@ class TtlCache(Generic[T]):
         known = self._known.get(key)
         if known is not None and self._is_good(known, max_age):
             self._known.touch(key)
-            return known.result()
+            return _result(known)
         search = self._searches.get(key)
         if search is None:
             search = self._searches[key] = asyncio.create_task(self._find(key, find))
             search.add_done_callback(lambda done: self._ended(key, done))
-        return (await asyncio.shield(search)).result()
+        return _result(await asyncio.shield(search))
 
     def has(self, key: str) -> bool:
         """Whether there is a fresh outcome."""
@@ -83,28 +81,29 @@ class TtlCache(Generic[T]):
             self._known.pop(key)
             self._searches.pop(key, None)
 
-    def _is_good(self, known: _CachedOutcome[T], max_age: float | None) -> bool:
-        lifetime = self._lifetime if known.error is None else self._failures
-        return self._clock() - known.at < (lifetime if max_age is None else min(lifetime, max_age))
+    def _is_good(self, known: _Outcome[T], max_age: float | None) -> bool:
+        at, found = known
+        lifetime = self._failures if isinstance(found, MicrosubError) else self._lifetime
+        return self._clock() - at < (lifetime if max_age is None else min(lifetime, max_age))
 
-    async def _find(self, key: str, find: Callable[[], Awaitable[T]]) -> _CachedOutcome[T]:
+    async def _find(self, key: str, find: Callable[[], Awaitable[T]]) -> _Outcome[T]:
         async with self._turn:
             begun = self._clock()
             try:
-                outcome = _CachedOutcome(begun, value=await find())
+                outcome: _Outcome[T] = begun, await find()
             except ParserUnavailable as error:
-                return _CachedOutcome(begun, error=error.with_traceback(None))
+                return begun, error.with_traceback(None)
             except MicrosubError as error:
-                outcome = _CachedOutcome(begun, error=error.with_traceback(None))
+                outcome = begun, error.with_traceback(None)
                 known = self._known.get(key)
-                if known is not None and known.error is None and self._is_good(known, None):
+                if known is not None and not isinstance(known[1], MicrosubError) and self._is_good(known, None):
                     return outcome  # callers that wanted a fresher one get the error; others keep the last success
         if self._searches.get(key) is not asyncio.current_task():
             return outcome
         self._known[key] = outcome
         return outcome
 
-    def _ended(self, key: str, done: asyncio.Task[_CachedOutcome[T]]) -> None:
+    def _ended(self, key: str, done: asyncio.Task[_Outcome[T]]) -> None:
         if self._searches.get(key) is done:
             del self._searches[key]
         if not done.cancelled():
