@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -243,15 +243,16 @@ class MicropubEndpoint(HttpEndpoint):
             if document.get("action") is not None:
                 return await self._act(sender, _text(document, "action") or "", _text(document, "url"), document)
             return await self._create(sender, of_json(document))
-        form = await read_form(body, client_of(scope))
+        fields, files = await read_form(body, client_of(scope))
+        form = collect(fields)
         sender = await self._micropub.sender(scope, form.text("access_token"))
         await self._micropub.count_request(sender)
         if (action := form.text("action")) is not None:
             return await self._act(sender, action, form.text("url"), None)
-        return await self._create(sender, of_form(form.fields) if form.fields else None, form.files)
+        return await self._create(sender, of_form(fields) if fields else None, files)
 
     async def _create(
-        self, sender: SourceAccess, item: PostedItem | None, files: tuple[tuple[str, bytes], ...] = ()
+        self, sender: SourceAccess, item: PostedItem | None, files: Sequence[tuple[str, bytes]] = ()
     ) -> HttpReply:
         sender.require("create", "post")
         posting, source, base = self._micropub.posting, sender.source, self._micropub.base
@@ -398,7 +399,7 @@ async def read_form(body: RequestBody, client: str) -> FormWithFiles:
         raise InvalidRequest(
             f"the Content-Type of the body can't be used: found '{shown(kind)}', expected JSON or a form"
         )
-    return FormWithFiles(tuple(await in_turn(client, urlencoded(body.content.strip()))))
+    return await in_turn(client, urlencoded(body.content.strip())), ()
 
 
 # --- /media and /posts -----------------------------------------------------------------------------------------------
@@ -428,14 +429,15 @@ class MediaEndpoint(HttpEndpoint):
         sender = await self._micropub.sender(scope)
         sender.require("media", "create", "post")
         with self._micropub.admit(sender.source.user):
-            form = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED), client_of(scope))
+            fields, files = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED), client_of(scope))
+            form = collect(fields)
             if form.text("access_token") not in {None, bearer(scope)}:
                 raise InvalidRequest("found two tokens: expected one, in the header 'Authorization'")
             sender = await self._micropub.sender(scope)
             await self._micropub.count_request(sender)
             if form.text("action") == "delete":
                 return await self._delete(sender, form.text("url") or "")
-            data = next((data for name, data in form.files if name == "file"), None)
+            data = next((data for name, data in files if name == "file"), None)
             if data is None:
                 raise missing("file", "a file as the part 'file' of multipart/form-data")
             return _created(await self._micropub.keep(sender, data))

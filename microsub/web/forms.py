@@ -72,8 +72,8 @@ async def read_upload(request: Request, name: str, most: int) -> tuple[SentForm,
         raise TooLarge(Sentence(text, most=size(most))) from None
     if not is_multipart(body):
         raise InvalidRequest("a form with a file was expected, sent as multipart/form-data")
-    sent = await form_with_files(body, client_of(request.scope), 1)
-    return SentForm(sent.fields), dict(sent.files).get(name, b"")
+    fields, files = await form_with_files(body, client_of(request.scope), 1)
+    return SentForm(fields), dict(files).get(name, b"")
 
 
 def form_token(browser: str, session: str, path: str) -> str:

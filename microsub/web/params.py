@@ -13,9 +13,9 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -349,23 +349,15 @@ async def _pairs(body: bytes, content_type: str, most: int) -> Pairs:
     if kind == "application/json" or kind.endswith("+json"):
         return json_object(body)
     if kind == _MULTIPART:
-        return (await _multipart(body, content_type)).fields
+        return (await _multipart(body, content_type))[0]
     raise InvalidRequest(
         f"unsupported Content-Type of the body: found '{shown(kind)}', expected "
         "application/x-www-form-urlencoded, multipart/form-data or application/json"
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FormWithFiles:
-    """The fields and files of a form, in their order."""
-
-    fields: tuple[tuple[str, str], ...] = ()
-    files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
-
-    def text(self, name: str) -> str | None:
-        """The value of a field, or None. Raises InvalidRequest for different values."""
-        return collect(pair for pair in self.fields if pair[0] == name).text(name)
+FormWithFiles = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, bytes]]]
+"""The fields and files of a form, in their order."""
 
 
 async def form_with_files(body: RequestBody, client: str, most: int) -> FormWithFiles:
@@ -397,7 +389,7 @@ async def _multipart(body: bytes, content_type: str, most: int = 10) -> FormWith
         elif value:
             fields.append((name, value))
     await form.close()
-    return FormWithFiles(tuple(fields), tuple(files))
+    return fields, files
 
 
 def too_large(most: int) -> TooLarge:
