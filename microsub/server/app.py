@@ -61,7 +61,6 @@ from microsub.reader.answering import pages as answering
 from microsub.reader.channel_list import ChannelList
 from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
-from microsub.reader.feeds.address import AddressLookUp
 from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.feeds.pages import FeedPages
 from microsub.reader.first import pages as first
@@ -404,7 +403,8 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             most=parts.quotas.most,
             articles=parts.articles,
             limiter=fetches,
-            look_up=AddressLookUp(parts.search, parts.entered, signed),
+            search=parts.search,
+            entered=parts.entered,
             chosen=chosen,
         ).routes(),
         *admin.routes(

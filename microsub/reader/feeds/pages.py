@@ -22,7 +22,7 @@ from microsub.base.rate_limits import RateLimiter
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import mask_credentials, without_credentials
 from microsub.configuration.model import FeedPolicy
-from microsub.discovery import HIDDEN
+from microsub.discovery import HIDDEN, EnteredAddresses, Search
 from microsub.feeds import ADVICE_IN_SETTINGS, FeedCondition, FeedRecord, Feeds, choosing, chosen_policy
 from microsub.model.reader import GLOBAL, NAME, Subscription
 from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullTextChoice, SettingsOf, UserAgent
@@ -31,7 +31,7 @@ from microsub.polling import PollOnRequest, free_again, waits_for_refresh
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.channels.filters import tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
-from microsub.reader.feeds.address import AddressLookUp, FeedThere
+from microsub.reader.feeds.address import FeedThere, address_entered
 from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import FEED, ITEM_ID, ListPart, TimelinePlace
@@ -98,7 +98,8 @@ class FeedPages:
     most: Most
     articles: ArticleStage
     limiter: RateLimiter
-    look_up: AddressLookUp
+    search: Search
+    entered: EnteredAddresses
     chosen: ChosenFeeds
 
     def routes(self) -> list[Route]:
@@ -262,7 +263,7 @@ class FeedPages:
         record = await self.feeds.get(follow.feed)
         if record is None or record.is_internal:
             raise InvalidRequest(N_("This feed has no address on the web."))
-        there = await self.look_up.find(visit, follow, record)
+        there = await address_entered(self.search, self.entered, self.signed, visit, follow, record)
         if not isinstance(there, str):
             async with visit.turn():
                 return await self.settings(visit, there)
