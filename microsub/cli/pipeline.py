@@ -28,7 +28,6 @@ from microsub.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from microsub.delivery import Rebuilt
     from microsub.feeds import Event, Events
     from microsub.server.stores import Stores
     from microsub.work import DeadLetter, DeadLetters
@@ -54,11 +53,11 @@ async def rebuild(settings: Settings, stores: Stores, user: str, channel: str | 
     """
     await server.backend.require_user(settings, stores, user, enabled=True)
     done = await server.jobs.rebuilding(stores).rebuild(user, channel, time.time())
-    for one in done:
-        say(_rebuilt(one))
+    for uid, sent in done.items():
+        say(f"{user}/{uid}{_rebuilt(*sent)}")
     if not done:
         say(f"{user} follows no feeds, so there is nothing to refill")
-    if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
+    if any(followed for followed, *_ in done.values()) and not await stores.presence.alive(time.time()):
         say("no worker is running; posts arrive once you start one (microsub serve, microsub work)", err=True)
 
 
@@ -245,9 +244,8 @@ def _head(letter: DeadLetter) -> dict[str, object]:
     }
 
 
-def _rebuilt(one: Rebuilt) -> str:
-    if not one.feeds:
-        return f"{one.user}/{one.uid} follows no feeds, so there is nothing to refill"
-    how = ", which was empty" if one.lost else ""
-    what = f"{counted(one.items, 'post')} of {counted(one.feeds, 'feed')}"
-    return f"{one.user}/{one.uid}{how}: {what} on the way"
+def _rebuilt(followed: int, posts: int, was_empty: bool) -> str:
+    if not followed:
+        return " follows no feeds, so there is nothing to refill"
+    how = ", which was empty" if was_empty else ""
+    return f"{how}: {counted(posts, 'post')} of {counted(followed, 'feed')} on the way"

@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from microsub.work import Stream
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """The posts sent to one channel: their number, and the number of their feeds.
-
-    `lost`: the timeline was empty, so all but the newest few are added as read.
-    """
-
-    user: str
-    uid: str
-    feeds: int
-    items: int
-    lost: bool
-
-
 @dataclass(eq=False, repr=False)
 class Rebuilding:
     """Sends stored posts to timelines again. Idempotent."""
@@ -44,11 +30,12 @@ class Rebuilding:
     settings: Callable[[], Awaitable[InstanceSettings]]
     channel_settings: SettingsOf
 
-    async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
+    async def rebuild(self, user: str, uid: str | None, now: float) -> dict[str, tuple[int, int, bool]]:
         """Rebuild one channel of a user, or all that follow feeds.
 
         Posts arrive when the workers deliver them; `now` is Unix time. A channel without feeds gets nothing back: its
-        timeline alone refers to its posts.
+        timeline alone refers to its posts. Returns for each uid how many feeds it follows, how many posts were sent,
+        and whether its timeline was empty, so that all but the newest few are added as read.
 
         Raises NotFound if the user has no such channel, and StoreError.
         """
@@ -59,9 +46,9 @@ class Rebuilding:
         wanted = [uid] if uid is not None else [one for one in followed if followed[one]]
         # Lost posts are added as if they were new, so their former places must be removed first.
         await repair_all_arrivals(self.redis, user, now)
-        return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
+        return {one: await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted}
 
-    async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
+    async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> tuple[int, int, bool]:
         since = oldest((await self.settings()).delivery, now)
         left = await left_of(self.redis, user, uid)
         # First the items whose state is known, also those that are too old to be sent.
@@ -78,4 +65,4 @@ class Rebuilding:
             if ids:
                 await self.stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
                 count += len(ids)
-        return Rebuilt(user, uid, len(feeds), count, left is Left.BLANK)
+        return len(feeds), count, left is Left.BLANK
