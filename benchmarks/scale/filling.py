@@ -46,8 +46,6 @@ FOLLOWED = 40 * DAY
 """Seconds since all follows began."""
 SYNCING = 3
 """One user in so many has an app that reads by the order of arrival."""
-AWAY = 8
-"""One user in so many has read no unread posts for three days; all others have, in all channels."""
 SPAN = 30 * DAY
 """Seconds over which each feed's posts are spread."""
 _AT_ONCE = 100
@@ -241,14 +239,9 @@ def _timelines(there: Population) -> Iterator[bytes]:
                 yield command(4, hset, part(keys.read(name, uid)), part(str(at)), part(piece))
 
 
-def visiting(users: int) -> list[int]:
-    """The users who have read within three days."""
-    return [user for user in range(users) if user % AWAY]
-
-
 async def newest(redis: Redis, there: Population) -> None:
     """Bring the newest unread posts into their order, as first pages do."""
-    for user in visiting(there.size.users):
+    for user in range(there.size.users):
         await redis.scripts(sorting(user_name(user), [uid for uid, _ in there.channels(user)]))
 
 

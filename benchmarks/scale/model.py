@@ -19,10 +19,6 @@ SECOND = 1e6
 GIB = 1024.0**3
 
 
-NEWEST_DAYS = 3
-"""Days after a post of a channel was read for which its newest unread posts stay in order (`unread_changes.lua`)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """Feeds with that many posts and polls per day. `share` is their part of all feeds."""
@@ -109,7 +105,7 @@ class Machines:
 class Stock:
     """The data in Redis. `sets` are sorted sets of ids: their number and their length; `numbers` sets of whole
     numbers: of unread ids, and of ids that have left timelines; `read` the times of reading, `newest` the sorted sets
-    of the newest unread ids of channels that were read within three days. Bytes:
+    of the newest unread ids of channels, which are all read within thirty days. Bytes:
     `item_bytes` of each post's packed JSON, `other` of everything not counted separately. `long` of the `items` belong
     to feeds with many posts.
     """
@@ -223,7 +219,7 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         copies,
         ((channels, unread), (channels, per_channel * gone)),
         (channels, read),
-        (channels * (1 - (1 - habits.visits) ** NEWEST_DAYS), min(NEWEST, unread)),
+        (channels, min(NEWEST, unread)),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from benchmarks.report import aligned
 from benchmarks.scale.costs import Costs, Work
-from benchmarks.scale.filling import SYNCING, visiting
+from benchmarks.scale.filling import SYNCING
 from benchmarks.scale.model import DAY, GIB, KINDS, Habits, Keeping, Machines, Prediction, Stock, limit, memory, predict
 from benchmarks.scale.observing import Observed
 from microsub.timelines.pages import NEWEST
@@ -224,9 +224,8 @@ def stock_of(found: Observed) -> Stock:
     unread, seen = (channels, length * (1 - read)), (channels, length * read)
     items, of_feeds = float(size.feeds * size.items), (size.feeds, size.subscriptions)
     sets = ((channels, length), arrivals)
-    visited = len(visiting(size.users)) * size.channels, min(NEWEST, unread[1])
     stock = Stock(size.users, channels, *of_feeds, items, 0.0, found.json, sets)
-    return replace(stock, numbers=(unread,), read=seen, newest=visited)
+    return replace(stock, numbers=(unread,), read=seen, newest=(channels, min(NEWEST, unread[1])))
 
 
 def document(costs: Costs, found: Observed) -> dict[str, object]:

@@ -430,7 +430,7 @@ channel. Permanent, as `posts`. `redis.readings`, `timelines.read_state`, `timel
 
 unread_newest = key_of_two("user:{<name>}:zchannel:<uid>:unread:newest")
 """Sorted set: the newest of `unread`, by published time: all that aren't older than its oldest, at most 128. Written
-after a page of unread items was read, and kept up to date by every change. Lifetime: three days after one of them was
+after a page of unread items was read, and kept up to date by every change. Lifetime: thirty days after one of them was
 read or removed. `timelines.pages`.
 """
 

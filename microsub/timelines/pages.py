@@ -38,8 +38,8 @@ _STEP, _GLOBAL_STEP = 250, 100
 _MOST_LOOKED_UP = 50_000
 """Maximum number of look-ups of a source's posts in all channels: to examine ids takes as long."""
 
-NEWEST, _NEWEST_OF_ALL, _FEWEST = 122, 600, 24
-"""Unread items of a channel that are kept in their order: six pages, and some that may still come; of all channels of a
+NEWEST, _NEWEST_OF_ALL, _FEWEST = 110, 550, 24
+"""Unread items of a channel that are kept in their order: five pages, and some that may still come; of all channels of a
 page together; and of each at least."""
 _MOST_SORTED = 100
 """Channels that are brought into order after one page."""

@@ -2,12 +2,12 @@
 -- has copied so far useless.
 --
 -- The newest ones are in a sorted set as well, in the order of their times, if a page of unread items has asked for it
--- (unread_newest.lua), for three days after the last of them that was read. It has all that aren't older than its
+-- (unread_newest.lua), for thirty days after the last of them that was read. It has all that aren't older than its
 -- oldest, so they are added only from there on.
 --
 -- add_unread(key, rows): {score, id, score, id, …} of at most 1,000. drop_unread(key, id, …): how many were unread.
 -- newest_of(key): the key of the newest ones. has_no_newest(key): somebody has looked, and it doesn't exist.
-local MOST_NEWEST, MOST_CHANGED, NEWEST_SECONDS = 128, 64, 259200
+local MOST_NEWEST, MOST_CHANGED, NEWEST_SECONDS = 128, 64, 2592000
 local without_newest = {}
 
 local function newest_of(key) return key .. ':newest' end
