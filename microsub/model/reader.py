@@ -140,13 +140,17 @@ class TimelineItem:
 
 
 class PageQuery(NamedTuple):
-    """The requested page of a timeline. At most one of `before` and `after`; `limit` is 1 to 100."""
+    """The requested page of a timeline. At most one of `before` and `after`; `limit` is 1 to 100.
+
+    `as_fed`: with the texts of the feeds, whatever the user has chosen to see.
+    """
 
     limit: int = 20
     before: Cursor | None = None
     after: Cursor | None = None
     view: View = "all"
     source: str | None = None
+    as_fed: bool = False
 
 
 Order = Literal["newest", "relevance"]

@@ -39,8 +39,8 @@ _MOST_LOOKED_UP = 50_000
 """Maximum number of look-ups of a source's posts in all channels: to examine ids takes as long."""
 
 NEWEST, _NEWEST_OF_ALL, _FEWEST = 110, 550, 24
-"""Unread items of a channel that are kept in their order: five pages, and some that may still come; of all channels of a
-page together; and of each at least."""
+"""Unread items of a channel that are kept in their order: five pages, and some that may still come; of all channels of
+a page together; and of each at least."""
 _MOST_SORTED = 100
 """Channels that are brought into order after one page."""
 _PAUSE, _MOST_NOTED = 30.0, 10_000

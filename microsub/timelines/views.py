@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from sys import intern
 from typing import TypeVar
@@ -75,10 +76,6 @@ async def counted(_user: str) -> UnreadStyle:
 
 
 T = TypeVar("T")
-
-
-async def _nothing() -> None:
-    """What stands beside a page alone."""
 
 
 class ReaderViews:
@@ -154,7 +151,7 @@ class ReaderViews:
 
     async def page(self, user: str, uid: str, query: PageQuery, now: float) -> bytes:
         """A page as the bytes of the reply, for a user whose session was checked."""
-        return (await self.page_beside(user, uid, query, now, _nothing))[0]
+        return (await self.page_beside(user, uid, query, now, partial(asyncio.sleep, 0)))[0]
 
     async def page_beside(
         self, user: str, uid: str, query: PageQuery, now: float, beside: Callable[[], Awaitable[T]]
@@ -212,7 +209,8 @@ class ReaderViews:
         # Megabytes of posts delay all other requests to Redis: one page per user at a time.
         async with self._turns.of(user):
             upward = query.before is not None
-            data = await self.data(user, rows.ids[::-1] if upward else rows.ids, rows.own_names)
+            ids = rows.ids[::-1] if upward else rows.ids
+            data = await self.data(user, ids, rows.own_names, as_fed=query.as_fed)
             rows = rows.ended(len(data), upward=upward)
             return self._splicer.page(rows, data[::-1] if upward else data, newer=upward, source=source)
 
@@ -238,13 +236,18 @@ class ReaderViews:
         self._newest.sort(self._redis, user, rows.unsorted)
         return grant(user, scopes, behind=rows.behind), rows
 
-    async def data(self, user: str, ids: Sequence[str], own_names: bytes | None = None) -> list[bytes | None]:
+    async def data(
+        self, user: str, ids: Sequence[str], own_names: bytes | None = None, *, as_fed: bool = False
+    ) -> list[bytes | None]:
         """The JSON of items, for `spliced`; of items that are large together, only the first ones.
 
         `AWAY` for those whose master of the cluster is away. Feeds have the user's own names; `own_names` is their
-        number, if a page has read it.
+        number, if a page has read it. `as_fed` is as in `PageQuery`.
         """
-        return await self.own_view.of(user, await self._cache.get(ids, within_reach=True), own_names)
+        found = await self._cache.get(ids, within_reach=True)
+        if as_fed:
+            found = [item.own if isinstance(item, Texts) else item for item in found]
+        return await self.own_view.of(user, found, own_names)
 
     async def text_of(self, user: str, id_: str) -> ShownText:
         """Which text of an item the user sees: `own`, or `full`; empty for an item without a full text."""

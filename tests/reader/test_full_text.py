@@ -13,6 +13,7 @@ from microsub.posts import FULL, stored_full_text
 from microsub.redis import keys
 from tests.articles.test_stage import HOST, page
 from tests.reader.conftest import ReadingVisitor
+from tests.reader.test_channels import TRY
 from tests.support.posts import candidate
 from tests.support.readers import FEED
 from tests.support.web import Answer, Publisher
@@ -145,3 +146,19 @@ async def test_a_preview_shows_the_newest_post_by_the_selectors(
     shown = await ann.browser.submit(form, path, article="article .nowhere", show="1")
     assert shown.tree.css_first("#shown .trouble") is not None
     assert shown.tree.css_first("#shown .content") is None
+
+
+async def test_filters_are_tried_on_the_texts_of_feeds(ann: ReadingVisitor, server: World, site: Publisher) -> None:
+    """Full texts come after a filter has decided; so for existing posts, and for the filter of one feed."""
+    id_, feed = await cut_post(ann, site), (await server.feeds.ensure(FEED, server.now)).id
+    await ann.browser.submit(await ann.get(f"/post/{id_}"), f"/post/{id_}/text")
+    await server.channels.update_subscription("ann", "home", feed, settings=FollowSettings(full_text="on"))
+    page = await ann.get("/channels/home/filter")
+    assert "7" in (await ann.get(f"/post/{id_}")).text
+    settings, filters = f"/feed/{feed}/settings?channel=home", "/channels/home/filter?try=1"
+    for words, count in (("7", 0), ("paragraph 0", 1)):
+        assert f"{count} of the newest 1 " in (await ann.get(f"{filters}&exclude_words={words}")).text
+        tried = await ann.browser.submit(await ann.get(settings), f"/feed/{feed}/settings", exclude_words=words, **TRY)
+        assert f"{count} of the newest 1 " in tried.text
+    await ann.browser.submit(page, "/channels/home/filter", exclude_words="7", kinds_are="", past="read")
+    assert await ann.titles("/channel/home") == ["One"]

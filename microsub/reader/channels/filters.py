@@ -166,9 +166,12 @@ async def _refused_unread(reading: ReaderViews, visit: PageVisit, uid: str, filt
 async def _newest(
     reading: ReaderViews, visit: PageVisit, uid: str, query: PageQuery, most: int, pages: int
 ) -> AsyncIterator[list[dict[str, object]]]:
-    """The beginnings of the newest `most` posts of a channel, in at most so many pages: large posts make more pages."""
+    """The beginnings of the newest `most` posts of a channel, by the texts of their feeds, which filters go by.
+
+    In at most so many pages: large posts make more pages.
+    """
     for _ in range(pages):
-        reply = await reading.page(visit.user, uid, query._replace(limit=min(most, TRIED)), visit.now)
+        reply = await reading.page(visit.user, uid, query._replace(limit=min(most, TRIED), as_fed=True), visit.now)
         async with visit.site.turns.of(visit.user):
             posts, after = await asyncio.to_thread(_beginnings, reply)
         yield posts
