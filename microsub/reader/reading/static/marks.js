@@ -334,7 +334,10 @@ function sayAgain() {
     own = before;
     turns = Math.max(turns, ...own.map(({ turn }) => turn));
     mass = kept.lasts > Date.now() ? kept : NONE;
-    if (mass.until > Date.now() && bar.querySelector("p").hidden) {
+    const { value } = document.getElementById("undo").elements.undo;
+    if (value) { // a form of the page before has marked posts
+      mass = { text: bar.querySelector("[data-text]").textContent, undo: value, turn: (turns += 1), until: Date.now() + UNDOABLE, lasts: Date.now() + LASTING };
+    } else if (mass.until > Date.now() && bar.querySelector("p").hidden) {
       say(mass.text, mass.undo, mass.turn, mass.until);
     }
   }
@@ -529,6 +532,13 @@ async function undo(form) {
   }
 }
 
+/** The posts of the pages of a list that have been reached, without those that were loaded ahead. */
+function reached() {
+  const posts = [...document.querySelectorAll(".post")];
+  const { place } = (posts.findLast((post) => post.getBoundingClientRect().top < innerHeight) ?? posts[0]).dataset;
+  return posts.slice(0, posts.findLastIndex((post) => post.dataset.place === place) + 1).map((post) => post.dataset.id).join();
+}
+
 /** Send the page's forms by this script. The focus doesn't move. */
 export function prepareForms() {
   const form = document.getElementById("change");
@@ -545,8 +555,7 @@ export function prepareForms() {
     const { target, submitter } = event;
     if (target.id === "change" && submitter) {
       event.preventDefault();
-      const listed = [...document.querySelectorAll(".post")].map((post) => post.dataset.id).join();
-      (OPPOSITE[submitter.name] ? changeByHand : change)(submitter.name, submitter.name === "all" ? listed : submitter.value);
+      (OPPOSITE[submitter.name] ? changeByHand : change)(submitter.name, submitter.name === "all" ? reached() : submitter.value);
     } else if (target.id === "mark-all") {
       event.preventDefault();
       markAll(target, submitter?.value);
