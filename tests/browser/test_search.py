@@ -126,6 +126,12 @@ async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None
         async with page.expect_event("load"):
             await press("u")
         assert page.url.endswith(SEARCH)
+        first = await page.locator(".post").count()
+        await page.evaluate("document.getElementById('older').scrollIntoView()")
+        await page.locator(".post").nth(first).wait_for(state="attached")
+        await page.evaluate("scrollTo(0, 0)")
+        await page.get_by_role("button", name="Mark these posts as read").click()
+        await page.get_by_text(f"{first - 2} posts marked as read.").wait_for()  # two were opened
 
 
 async def test_searches_work_without_scripts(browser: Browser, server: ReadingServer) -> None:

@@ -81,7 +81,7 @@ async def unread(page: Page) -> int:
 
 
 async def test_a_filter_is_tried_on_existing_posts(browser: Browser, server: Server) -> None:
-    """It shows the posts that it would have excluded; the posts that it marks as read come back by a key, elsewhere too."""
+    """It shows the posts that it would have excluded; those that it marks as read come back by a key, elsewhere too."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "filterer", "/channels/home/filter")
         await here.fill(exclude_words="Post 2\nno such words")
