@@ -169,7 +169,9 @@ class Admission:
 
 
 _Addresses = tuple[frozenset[str], Mapping[str, str], frozenset[str]]
-"""All known `me`; user names by addresses without scheme; hosts of the addresses of users that the admin has added."""
+"""All known `me`; user names by names in lower case and by addresses without scheme; hosts of the addresses of users
+that the admin has added.
+"""
 
 
 class UserAddresses:
@@ -202,16 +204,14 @@ class UserAddresses:
         return host in hosts
 
     async def meant(self, typed: str) -> str:
-        """The user name for a name or an address; for an unknown one, a name that no user can have.
+        """The user name for a name in any case or an address; for an unknown one, a name that no user can have.
 
         It doesn't say whether the user may sign in.
         """
         text = typed.strip()
-        me = None if NAME.match(text) else known_me(text)
-        if me is None:
-            return text
+        key = text.casefold() if NAME.match(text) else _schemeless(known_me(text) or "")
         _, names, _ = await self._all()
-        return names.get(_schemeless(me), text)
+        return names.get(key, text)
 
     async def _all(self) -> _Addresses:
         return await self._read.get("", self._find)
@@ -221,13 +221,14 @@ class UserAddresses:
         known = frozenset(me for user in users if (me := known_me(user.me)))
         hosts = frozenset(host_of(user.me) for user in users if user.disabled is None and not user.registered)
         found: dict[str, str] = {}
-        shared: set[str] = set()  # an address that several users have identifies none of them
+        shared: set[str] = set()  # an address that several users have identifies none of them, nor does such a name
         for user in users:
-            if (me := known_me(user.me or self._hosted_profile(user.name))) is not None and user.disabled is None:
-                if _schemeless(me) in found:
-                    shared.add(_schemeless(me))
-                found[_schemeless(me)] = user.name
-        return known, {me: name for me, name in found.items() if me not in shared}, hosts
+            me = known_me(user.me or self._hosted_profile(user.name)) or ""
+            for key in (user.name.casefold(), _schemeless(me)) if user.disabled is None else ():
+                if key in found:
+                    shared.add(key)
+                found[key] = user.name
+        return known, {key: name for key, name in found.items() if key and key not in shared}, hosts
 
 
 def _schemeless(me: str) -> str:

@@ -132,7 +132,7 @@ class LocalSignIn:
             raise NotRecognised(
                 N_(
                     "This link has already been used or is older than five minutes. "
-                    "Restart the server to get a new one."
+                    "Restart the server to get a new one, or run microsub user invite NAME."
                 )
             )
         user = about["user"]

@@ -384,6 +384,8 @@ async def accounts(redis: Redis) -> Accounts:
         ("one", "https://shared.example/"),
         ("two", "https://shared.example/"),
         ("nameless", ""),
+        ("Twin", ""),
+        ("twin", ""),
     ]:
         await made.add_user(name, me, NOW)
     return made
@@ -394,6 +396,10 @@ async def accounts(redis: Redis) -> Accounts:
     [
         ("ann", "ann"),
         ("  ann ", "ann"),
+        ("Ann", "ann"),
+        ("Twin", "Twin"),
+        ("twin", "twin"),
+        ("TWIN", "TWIN"),
         ("https://ann.example/", "ann"),
         ("HTTPS://Ann.Example", "ann"),
         ("ann.example", "ann"),
@@ -404,7 +410,7 @@ async def accounts(redis: Redis) -> Accounts:
     ],
 )
 async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str, meant: str) -> None:
-    """Any spelling of an address works; a name is returned unchanged, whether the user exists or not."""
+    """Any spelling of an address works, and any case of a name that only one user has; unknown ones stay unchanged."""
     assert await UserAddresses(accounts).meant(typed) == meant
 
 
