@@ -392,6 +392,9 @@ async def test_space_reads_a_list_line_by_line(browser: Browser, server: Reading
                 await page.wait_for_function(ended, arg=before)
             await row.get_by_text("The end of it.").wait_for()
             assert await row.evaluate("post => post === document.activeElement && post.matches('.is-open')")
+        await page.keyboard.press("N")
+        await expect(page.locator(".post").nth(4)).to_have_class(re.compile("is-open"))
+        assert await page.locator(".post.is-open").count() == 1
 
 
 async def test_full_posts_that_are_left_are_read(browser: Browser, server: ReadingServer) -> None:
@@ -900,7 +903,7 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
             await undo.click()
             await page.get_by_text(re.compile(r"^Undone\.")).wait_for()
             assert not await row.evaluate("(post, state) => post.matches(state)", state)
-            await swipe(input_, row, far)
+            await swipe(input_, row, far, start=355 if far < 0 else 195)  # from the star
             await page.get_by_text(said, exact=True).wait_for()
         await page.reload()
         await page.locator(".swipes").wait_for()

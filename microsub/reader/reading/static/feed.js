@@ -392,10 +392,11 @@ async function move(step) {
 }
 
 /** Move; where a line is open, open the one that is reached. */
-async function turn(step) {
-  await move(step);
+async function turn(by, step) {
+  const from = place();
+  await by(step);
   const reached = document.activeElement.closest(".row:not(.is-open)");
-  if (reached && feed.querySelector(".row:is(.is-open, [aria-busy=true])")) {
+  if (reached && reached !== from && feed.querySelector(".row:is(.is-open, [aria-busy=true])")) {
     await open(reached, "start"); // titles stand at the same height, one after the other
   }
 }
@@ -435,11 +436,11 @@ async function finishPage() {
 }
 
 export const atPosts = {
-  next: () => turn(1),
-  previous: () => turn(-1),
+  next: () => turn(move, 1),
+  previous: () => turn(move, -1),
   down: () => move(1),
   up: () => move(-1),
-  unread: () => nextUnread(),
+  unread: () => turn(nextUnread),
   finish: async () => {
     // A second press would mark the same posts again, and be cut off by the next page.
     if (isFinishing) {

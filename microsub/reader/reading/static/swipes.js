@@ -4,7 +4,7 @@ import { change, feed, isOn } from "./marks.js";
 const FAR = 72; // minimum pixels of a swipe
 const SLOP = 12; // pixels before a movement counts as a swipe
 const EDGE = 24; // pixels at the edges of the screen, whose swipes belong to the browser
-const WIDE = "pre, table, math, audio, video, button";
+const WIDE = "pre, table, math, audio, video";
 
 function changeOf(post, far) {
   const { id } = post.dataset;
