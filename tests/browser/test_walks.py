@@ -693,7 +693,12 @@ async def test_episodes_are_removed_one_after_the_other(browser: Browser, server
         await bar.get_by_role("button", name="Close the player and keep the queue").click()
         await page.wait_for_function("() => !document.getElementById('listening')")
         await page.get_by_role("button", name="Add to the queue").click()
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.get_by_label("All controls").focus()
+        await page.keyboard.press("Space")
         await page.get_by_text("2 more episodes").click()
+        box = "document.querySelector('{}').getBoundingClientRect()"
+        await page.wait_for_function(f"() => {box.format('#done')}.bottom <= {box.format('.listening ol')}.top")
         await bar.get_by_role("button", name="Remove").first.click()
         await bar.get_by_text("1 more episode", exact=True).wait_for()
         assert await bar.locator("summary:focus").count() == 1
