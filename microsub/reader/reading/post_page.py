@@ -128,8 +128,9 @@ class PostPages:
         )
         is_reversed = (display.order or visit.display.order) == "oldest" and place.uid != SAVED
         if (row := rows.get(post.id)) is not None:
-            here = {"before" if (to == "previous") is not is_reversed else "after": Cursor(row.score, row.id)}
-            query = PageQuery(1, **here, view=place.show, source=place.source or None)
+            query, here = PageQuery(1, view=place.show, source=place.source or None), Cursor(row.score, row.id)
+            is_before = (to == "previous") is not is_reversed
+            query = query._replace(before=here) if is_before else query._replace(after=here)
             if ids := (await self.reading.rows(user, place.uid, query, visit.now)).ids:
                 return visit.go(f"{POST}/{ids[0]}", list=place.start)
         return visit.go(place.start)
