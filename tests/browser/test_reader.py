@@ -366,7 +366,7 @@ async def test_further_posts_come_by_scrolling(browser: Browser, library: Librar
         assert await posts.count() == COUNT
         assert await posts.last.get_attribute("aria-posinset") == str(COUNT)
         assert await posts.first.get_attribute("aria-setsize") == str(COUNT)
-        await page.wait_for_function("location.search.includes('after=')")
+        await page.wait_for_function("() => location.search.includes('after=')")
         address = page.url
         await page.goto(address)
         assert await page.locator(".post").count() < COUNT
@@ -420,7 +420,7 @@ async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Libra
         assert await page.locator(".post.is-read").count() == passed
         # A restored position: the browser scrolls there automatically.
         await page.reload()
-        await page.wait_for_function("scrollY > 300")
+        await page.wait_for_function("() => scrollY > 300")
         await page.wait_for_timeout(2000)
         await page.evaluate("scrollTo({top: scrollY + 1500, behavior: 'instant'})")
         await page.wait_for_timeout(1200)

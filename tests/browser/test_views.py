@@ -407,7 +407,7 @@ async def test_full_posts_that_are_left_are_read(browser: Browser, server: Readi
         await page.keyboard.press("N")
         assert await page.locator(".post.is-read").count() == 0
         await page.keyboard.press("N")
-        await page.wait_for_function("document.querySelector('.post').matches('.is-read')")
+        await page.wait_for_function("() => document.querySelector('.post').matches('.is-read')")
         assert await page.locator(".post.is-read").count() == 1
         async with page.expect_event("load"):
             for _ in range(5):
@@ -1937,7 +1937,7 @@ async def test_a_screen_of_lines_is_turned_by_key(browser: Browser, server: Read
         await page.keyboard.press("PageDown")
         await page.mouse.move(600, 300)
         await page.mouse.wheel(0, -2000)
-        await page.wait_for_function("scrollY === 0")
+        await page.wait_for_function("() => scrollY === 0")
         await page.keyboard.press("j")
         assert await page.evaluate("scrollY") == 0
         assert 0 <= await page.evaluate(top) < 500

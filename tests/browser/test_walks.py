@@ -825,7 +825,7 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
         message = "text => document.querySelector('#listening > small').textContent = text"
         await page.evaluate(message, "This file plays only from its beginning.")
         ends = "document.querySelector('.acts').getBoundingClientRect().bottom"
-        await page.wait_for_function(f"Math.abs({ends} - document.getElementById('listening').offsetTop) <= 1")
+        await page.wait_for_function(f"() => Math.abs({ends} - document.getElementById('listening').offsetTop) <= 1")
         await page.evaluate(message, "")
         await page.set_viewport_size({"width": 390, "height": 844})
         await page.evaluate("scrollTo(0, 1e6)")

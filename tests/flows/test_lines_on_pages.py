@@ -51,7 +51,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         url = await installed.serve("web")
         await enrolled(installed, url, "ann", "carol")
         async with Surfer() as surfer:
-            await surfer.goto(f"{url}/")
+            await surfer.goto(f"{url}/connect")
             blocks = LexborHTMLParser(surfer.reply.text).css("pre code")
         lines = [line for block in blocks for line in block.text().splitlines() if line.strip()]
         site.pages["/ann/"] = html_reply("<!doctype html>" + "\n".join(lines).replace("YOUR-NAME", "ann"))
@@ -102,11 +102,11 @@ async def test_with_a_provider_of_ones_own(world: World, kind: type[App]) -> Non
 
 
 async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
-    """It reports success for both pages, on the first page and on the command line, and notices a missing line."""
+    """It reports success for both pages, on the page about apps and on the command line, and notices a missing line."""
     for page in (*(f"{world.site.listening.base}/{name}/" for name in ("ann", "far")), f"{world.url}/u/carol"):
         _, out, _ = await world.installed.run("doctor", page)
         async with Surfer() as surfer:
-            await surfer.goto(f"{world.url}/")
+            await surfer.goto(f"{world.url}/connect")
             await surfer.submit("/check", address=page)
             assert surfer.reply.status_code == 200
             for text in (out, surfer.text):

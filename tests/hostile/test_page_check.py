@@ -54,7 +54,7 @@ class Stranger(Surfer):
         self.url = url
 
     async def check(self, address: str) -> None:
-        await self.goto(f"{self.url}/")
+        await self.goto(f"{self.url}/connect")
         await self.submit("/check", address=address)
 
 
