@@ -204,12 +204,15 @@ class UserAddresses:
         return host in hosts
 
     async def meant(self, typed: str) -> str:
-        """The user name for a name in any case or an address; for an unknown one, a name that no user can have.
+        """The user name for a name or an address; for an unknown one, a name that no user can have.
 
-        It doesn't say whether the user may sign in.
+        A name with capitals, as phones write them, may be that of a user in another case. It doesn't say whether the
+        user may sign in.
         """
         text = typed.strip()
-        key = text.casefold() if NAME.match(text) else _schemeless(known_me(text) or "")
+        if (is_name := NAME.match(text) is not None) and text.islower():
+            return text
+        key = text.casefold() if is_name else _schemeless(known_me(text) or "")
         _, names, _ = await self._all()
         return names.get(key, text)
 

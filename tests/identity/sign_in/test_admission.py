@@ -410,7 +410,7 @@ async def accounts(redis: Redis) -> Accounts:
     ],
 )
 async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str, meant: str) -> None:
-    """Any spelling of an address works, and any case of a name that only one user has; unknown ones stay unchanged."""
+    """Any spelling of an address works, and capitals in a name that only one user has; unknown ones stay unchanged."""
     assert await UserAddresses(accounts).meant(typed) == meant
 
 
