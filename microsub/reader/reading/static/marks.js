@@ -335,7 +335,8 @@ function sayAgain() {
     turns = Math.max(turns, ...own.map(({ turn }) => turn));
     mass = kept.lasts > Date.now() ? kept : NONE;
     const { value } = document.getElementById("undo").elements.undo;
-    if (value) { // a form of the page before has marked posts
+    const [arrival] = performance.getEntriesByType("navigation");
+    if (value && arrival?.type === "navigate") { // a form of the page before has marked posts
       mass = { text: bar.querySelector("[data-text]").textContent, undo: value, turn: (turns += 1), until: Date.now() + UNDOABLE, lasts: Date.now() + LASTING };
     } else if (mass.until > Date.now() && bar.querySelector("p").hidden) {
       say(mass.text, mass.undo, mass.turn, mass.until);
