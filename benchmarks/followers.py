@@ -24,7 +24,8 @@ from microsub.model.jf2 import Feed
 from microsub.model.settings import OwnChannelSettings
 from microsub.posts.entries import items_to_store
 from microsub.posts.ingest import Ingest, PostWriter
-from microsub.posts.values import ItemsStored, ItemToStore
+from microsub.posts.messages import ItemsStored
+from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.server.poller import delivery

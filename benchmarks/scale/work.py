@@ -24,7 +24,7 @@ from microsub.base.settings import Settings
 from microsub.delivery.reminding import Reminder
 from microsub.feeds.events import Events
 from microsub.polling.worker import Worker
-from microsub.posts.values import EntriesFound
+from microsub.posts.messages import EntriesFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.retention import SOONEST

@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+from microsub import feeds  # it loads Redis, for which a parser process has no use
 from microsub.base.clock import DAY
 from microsub.base.errors import ParseError, ParserUnavailable
 from microsub.base.urls import safe_url
-from microsub.feeds import ICON
 from microsub.fetch import PAGE_ACCEPT, Fetched, FetchRequest
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import MAX_PAGE, base_of, tree_of
@@ -66,7 +66,7 @@ class IconFinder:
         """What to note in the feed's record; nothing if there is no need to ask."""
         if feed.photo or not feed.home or 0 <= now - (number(feed.extra.get(ASKED)) or 0.0) < MONTH:
             return {}
-        return {ICON: await self._find(feed.home), ASKED: str(int(now))}
+        return {feeds.ICON: await self._find(feed.home), ASKED: str(int(now))}
 
     async def _find(self, home: str) -> str | None:
         """An address that gives a picture, None if there is none."""

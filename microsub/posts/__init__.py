@@ -19,18 +19,15 @@ if TYPE_CHECKING:
         may_want_articles,
     )
     from microsub.posts.items import AWAY, PIECE, Items, within
-    from microsub.posts.repacking import Repacking, RepackingReport
-    from microsub.posts.values import (
+    from microsub.posts.messages import (
         ARTICLES,
-        BY_USER,
-        OWN,
-        WRITTEN_GUID,
         EntriesFound,
         ItemIncomplete,
         ItemsStored,
-        ItemToStore,
         articles_wanted,
         version_of,
     )
+    from microsub.posts.repacking import Repacking, RepackingReport
+    from microsub.posts.values import BY_USER, OWN, WRITTEN_GUID, ItemToStore
 else:
     __getattr__ = lazy_exports(__name__, __file__)

@@ -32,22 +32,17 @@ from microsub.posts import duplicates, thin
 from microsub.posts.garbage import listed_again
 from microsub.posts.guid_changes import changed_guids, window
 from microsub.posts.items import Items
+from microsub.posts.messages import ARTICLES, EntriesFound, ItemIncomplete, ItemsStored, articles_wanted, version_of
 from microsub.posts.packing import packed
 from microsub.posts.values import (
     ANY,
-    ARTICLES,
     FORMER_GUID,
     OWN,
     WRITTEN_GUID,
-    EntriesFound,
-    ItemIncomplete,
-    ItemsStored,
     ItemToStore,
     Listing,
     Stored,
     WrittenItem,
-    articles_wanted,
-    version_of,
 )
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall

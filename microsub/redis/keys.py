@@ -320,7 +320,7 @@ feed_copies = key("copies")
 STREAM_PREFIX = "stream:{"
 
 stream = key_of("stream:{<stage>}")
-"""Stream: messages from one stage to the next (`posts.values`). Permanent; a message is deleted when it is done.
+"""Stream: messages from one stage to the next (`posts.messages`). Permanent; a message is deleted when it is done.
 `work.stream`.
 """
 

@@ -10,7 +10,7 @@ from microsub.configuration.effective import EffectiveSettings
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.posts import garbage
-from microsub.posts.values import ItemsStored
+from microsub.posts.messages import ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.server import jobs

@@ -9,7 +9,8 @@ import pytest
 
 from microsub.delivery.look_ups import MOST_TIMES, Completing, retry_look_ups
 from microsub.posts import ingest
-from microsub.posts.values import EntriesFound, ItemToStore
+from microsub.posts.messages import EntriesFound
+from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.work import Bounds, Stream

@@ -17,7 +17,7 @@ from microsub.delivery.stage import Stages, retry
 from microsub.feeds.events import Events
 from microsub.feeds.record import Feeds
 from microsub.posts.items import Items
-from microsub.posts.values import EntriesFound
+from microsub.posts.messages import EntriesFound
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.protocol import Redis

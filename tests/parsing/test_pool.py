@@ -6,6 +6,8 @@ import asyncio
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +23,7 @@ from microsub.model.jf2 import Feed
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess, ProcessEnded
 from microsub.server.parsers import TASKS
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def document(body: bytes = b"", name: str = "x") -> Fetched:
@@ -45,6 +47,15 @@ async def pool() -> AsyncIterator[ParsePool]:
     made = ParsePool(TASKS)
     yield made
     made.close()
+
+
+def test_a_process_loads_neither_the_store_nor_the_network() -> None:
+    """Half of its start and of its memory would go into them."""
+    modules = ", ".join(sorted({task.do.__module__ for task in TASKS}))
+    needless = {"asyncio", "httpx", "redis", "structlog"}
+    program = f"import sys, microsub.parsing.process, {modules}; print(*({needless} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert done.stdout.split() == []
 
 
 async def test_documents_are_parsed_at_their_final_address(pool: ParsePool) -> None:

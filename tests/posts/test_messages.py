@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.posts.values import EntriesFound, ItemIncomplete, ItemsStored
+from microsub.posts.messages import EntriesFound, ItemIncomplete, ItemsStored
 from tests.support.posts import NOON, candidate
 
 

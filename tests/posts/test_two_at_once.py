@@ -15,7 +15,7 @@ from microsub.delivery.stage import retry
 from microsub.feeds.events import Events
 from microsub.fetch import FetchFailed, FetchRequest, FetchResult
 from microsub.posts.items import Items
-from microsub.posts.values import EntriesFound, ItemIncomplete, ItemsStored
+from microsub.posts.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.server.jobs import STAGES

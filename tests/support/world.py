@@ -55,7 +55,8 @@ from microsub.polling.on_demand import PollNow
 from microsub.polling.poll import Poller, PollResult
 from microsub.polling.worker import Turn, Worker, worker_name
 from microsub.posts.ingest import Ingest, PostWriter
-from microsub.posts.values import ItemsStored, ItemToStore
+from microsub.posts.messages import ItemsStored
+from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
@@ -83,7 +84,6 @@ from tests.support.reader import Reader
 from tests.support.timelines import Timelines
 
 FAST = InstanceSettings(polling=Polling(host_interval=0))
-_tls = cache(httpx.create_ssl_context)  # reading certificates takes a millisecond
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 QUICK = Timing(lease=5.0, retry=0.01, settle=0.01, quiet=0.02, longest_quiet=0.2, compare=0.1, after_failure=0.01)
 
@@ -281,7 +281,7 @@ class World(Stores):
     def fetcher(self) -> Fetcher:
         settings = FetchSettings(allow_private_networks=LOOPBACK, **self.limits)
         signs_in = self.sign_ins.headers
-        return Fetcher(settings, resolver=self.resolver, ssl_context=_tls(), clock=self.clock, sign_in_of=signs_in)
+        return Fetcher(settings, resolver=self.resolver, clock=self.clock, sign_in_of=signs_in)
 
     @cached_property
     def poller(self) -> Poller:
