@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import h11
 import httpcore
@@ -216,6 +217,12 @@ class Reply:
     aclose: Callable[[], Awaitable[None]]
 
 
+@cache
+def _usual_ssl_context() -> ssl.SSLContext:
+    """One for all clients: it takes 30 ms to read the certificates of all authorities."""
+    return httpx.create_ssl_context()
+
+
 class HttpClient:
     """Sends requests to publishers, over one connection each, or through an outgoing proxy.
 
@@ -224,7 +231,7 @@ class HttpClient:
 
     def __init__(self, guard: Guard, settings: FetchSettings, ssl_context: ssl.SSLContext | None) -> None:
         self._guard = guard
-        self._ssl = ssl_context if ssl_context is not None else httpx.create_ssl_context()
+        self._ssl = ssl_context if ssl_context is not None else _usual_ssl_context()
         self._ssl.set_alpn_protocols(["http/1.1"])
         self._settings = settings
         self._proxy = None if settings.proxy is None else _proxy_pool(settings.proxy, self._ssl)
