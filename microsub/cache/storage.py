@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import secrets
@@ -12,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
-
-import filelock
 
 T = TypeVar("T")
 
@@ -359,16 +358,20 @@ class DirectoryLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Taken in one thread of a pool and released in another.
-        self._lock = filelock.FileLock(path, thread_local=False, mode=0o600)
+        self._file: int | None = None
 
     def acquire(self) -> bool:
         """Take it if it is free. Raises OSError if the folder can't be written."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            self._lock.acquire(blocking=False)
-        except TimeoutError:
-            return False
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            if isinstance(error, BlockingIOError):
+                return False
+            raise
+        self._file = file
         return True
 
     def renew(self) -> None:
@@ -376,7 +379,9 @@ class DirectoryLock:
 
     def release(self) -> None:
         """Release it."""
-        self._lock.release()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def _line(key: str) -> bytes:
