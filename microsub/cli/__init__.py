@@ -16,8 +16,9 @@ THRESHOLD = gc.get_threshold()
 
 # Loading modules makes many objects and no garbage: collecting would take a tenth of the time of a short command.
 gc.set_threshold(50_000)
-# structlog and httpx load it if it is installed, though no command uses it. None makes Python refuse.
-sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # documented, and unknown to the type
+# structlog and httpx load these if they are installed, though no command uses them. None makes Python refuse.
+for _unused in ("pygments", "rich"):
+    sys.modules.setdefault(_unused, None)  # type: ignore[arg-type]  # documented, and unknown to the type
 
 _SECTIONS = {
     "Run": {

@@ -53,7 +53,7 @@ _MARKUP = re.compile(
 )
 _ATTRIBUTE = re.compile(rf"([\w:.-]++)\s*+=\s*+({_VALUE}|[^\s\"'>]++)", re.S)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-_INVALID = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML 1.0 doesn't allow, and control characters that HTML reads as letters."""
 
 

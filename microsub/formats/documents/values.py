@@ -19,7 +19,7 @@ from microsub.formats.xml.media import kind_of
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 _ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,\d{4}[^\s:]*:)[^\s<>\"{}|\\^`]+", re.I)
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 UNKNOWN_TYPE = "application/octet-stream"
 _SAFE = "!$%&'()*+,/:;=?@~"
 _PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
