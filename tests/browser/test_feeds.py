@@ -44,8 +44,13 @@ async def test_a_channel_is_unfolded_by_key(browser: Browser, server: ReadingSer
         await page.get_by_role("button", name="Mark read", exact=True).first.click()
         await expect(page.locator(".channels .branch .count")).to_have_text("2 unread")
         await page.locator(".branch li:not(.none) a").click()
-        await page.wait_for_url("**/feed/*?channel=home")
-        assert await page.locator(".post").count() == 3
+        await page.wait_for_url("**/feed/*?channel=home&show=unread")
+        assert await page.locator(".post").count() == 2
+        await page.keyboard.press("A")
+        line = page.locator(".branch [aria-current=page]")
+        await expect(line).to_have_attribute("href", re.compile("/feed/[0-9]+[?]channel=home$"))  # nothing left: all
+        await page.keyboard.press("z")
+        await expect(line.locator(".count")).to_have_text("2 unread")
         await page.get_by_role("button", name="Feeds in Home").click()
         await expect(rows).to_have_count(0)
 
@@ -74,7 +79,7 @@ async def test_unfolded_feeds_are_there_at_once(browser: Browser, server: Readin
                     .wait_for()
                 )
                 await page.keyboard.press(key)
-                await page.wait_for_url("**/feed/*?channel=home")
+                await page.wait_for_url("**/feed/*?channel=home&show=unread")
                 await page.locator(".branch [aria-current=page]").wait_for()
             else:
                 assert before == await below.bounding_box()
@@ -126,7 +131,7 @@ async def test_a_feed_is_named_by_key(browser: Browser, server: ReadingServer) -
             await page.get_by_role("link", name="Feed settings").press("Enter")
         await page.get_by_label("Name", exact=True).fill("Mine")
         await page.get_by_label("Name", exact=True).press("Enter")
-        await page.get_by_text("Done.").wait_for()
+        await page.get_by_text("Saved.").wait_for()
         assert await here.title() == "Mine"
 
 
@@ -443,7 +448,7 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         await expect(rows).to_have_count(6)
         moved = rows.filter(has_text="feed-1")
         await moved.locator("a").drag_to(page.locator("#channels [data-channel=news]"))
-        notice = page.get_by_role("status").filter(has_text="1 feed is now in News.")
+        notice = page.get_by_role("status").filter(has_text="feed-1 is now in News.")
         await expect(notice).to_be_visible()
         await expect(page.locator(".branch[data-uid=news] li")).to_have_text(re.compile("feed-1"))
         await expect(rows).to_have_count(5)

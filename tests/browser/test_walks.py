@@ -87,7 +87,7 @@ async def test_a_filter_is_tried_on_existing_posts(browser: Browser, server: Ser
         await here.fill(exclude_words="Post 2\nno such words")
         await here.press("Preview")
         assert f"1 of the newest {COUNT} posts would be excluded" in await here.text()
-        assert "Post 2 contains an excluded word" in await here.text()
+        assert "Post 2 contains “Post 2”" in await here.text()
         assert "This is a preview. The filter is not saved yet." in await here.text()
         assert await unread(page) == COUNT
         await here.press("Save and mark excluded posts as read")

@@ -185,7 +185,7 @@ async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     before = await state(server)
     boxes = [feeds[0], feeds[0].replace("home/", "later/")]
     reply = await choose(ann, boxes, do="move", to="news")
-    assert "1 feed is now in News" in await told(ann, reply)
+    assert "one.example is now in News" in await told(ann, reply)
     assert [uid for uid, some in (await state(server)).items() if URLS[0] in some] == ["news"]
     await take_back(ann, reply)
     assert {uid: set(some) for uid, some in (await state(server)).items()} == {
@@ -193,7 +193,7 @@ async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     }
     for names in (boxes, [feeds[0].partition("/")[2]]):
         said = await told(ann, await choose(ann, names, do="copy", to="news"))
-        assert "1 feed is now in News, too." in said
+        assert "one.example is now in News, too." in said
         assert "stays as it was" not in said
         await server.following.unfollow("ann", "news", URLS[0], server.now)
 
@@ -255,7 +255,7 @@ async def test_feeds_that_stay_are_named_with_the_reason(ann: ReadingVisitor, se
     await server.following.follow("ann", "news", URLS[0], server.now)
     reply = await choose(ann, feeds, do="copy", to="news")
     said = await told(ann, reply)
-    assert "1 feed is now in News, too." in said
+    assert "two.example is now in News, too." in said
     assert "1 feed stays as it was: one.example: It is in that channel already." in said
     await take_back(ann, reply)
     assert set((await state(server))["news"]) == {URLS[0]}
@@ -442,7 +442,7 @@ async def test_forged_forms_change_nothing(
     ("act", "says", "undone_says"),
     [
         ("unfollow", "You no longer follow one.example.", "You follow one.example again."),
-        ("pause", "1 feed is paused.", "Undone for one.example."),
+        ("pause", "one.example is paused.", "Undone for one.example."),
     ],
 )
 async def test_a_feed_in_several_channels_counts_once(
@@ -532,7 +532,7 @@ async def test_the_part_that_a_drag_fetches(ann: ReadingVisitor, server: World, 
     reply = await ann.browser.post(branch["data-move"], {**form, "do": "move"})
     part = await ann.get(reply.location)
     assert part.tree.css_first("h1") is None
-    assert "1 feed is now in News." in part.tree.css_first(".moved").text()
+    assert "one.example is now in News." in part.tree.css_first(".moved").text()
     assert '"news": 1' in part.tree.css_first(".moved").attributes["data-counts"]
     undone = await ann.browser.submit(part, "/feed/chosen/undo", undo=reply.location.split("result=")[1].split("&")[0])
     assert "Undone for one.example." in (await ann.get(undone.location)).tree.css_first(".moved").text()

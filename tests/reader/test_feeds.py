@@ -96,21 +96,36 @@ async def test_a_feed_moves_with_its_settings(ann: ReadingVisitor, server: World
     feed = await feed_of(server)
     await server.channels.create("ann", "Later", server.now, "later")
     reply = await save(ann, feed, to="later", hide_in_all="yes")
-    assert reply.location == f"/feed/{feed}/settings?channel=later&done=yes"
+    assert reply.location.startswith(f"/feed/{feed}/settings?channel=later&result=")
     assert (await own(server, feed, "later")).hide_in_all
+    page = await ann.get(reply.location)
+    assert page.tree.css_first(".result p").text() == f"{FEED} is now in Later."
+    undone = await ann.browser.submit(page, "/feed/chosen/undo", undo=undo_of(page))
+    assert undone.location.startswith(f"/feed/{feed}/settings?channel=home&result=")
+    assert (await own(server, feed)).hide_in_all
+
+
+def undo_of(page: Shown) -> str:
+    """The name of the change that the page's *Undo* takes back."""
+    return page.form("/feed/chosen/undo").css_first("button").attributes["value"] or ""
 
 
 async def test_a_pause_of_a_feed(ann: ReadingVisitor, server: World) -> None:
-    """New posts wait until it ends."""
+    """New posts wait until it ends; its page says each, with an undo."""
     await ann.publish("one")
     feed = await feed_of(server)
-    page, path = await ann.get(f"/feed/{feed}/settings?channel=home"), f"/feed/{feed}/pause"
-    await ann.browser.submit(page, path, paused="yes")
+    start, path = f"/feed/{feed}/settings?channel=home", "/feed/chosen"
+    reply = await ann.browser.submit(await ann.get(start), path, do="pause")
+    paused = await ann.get(reply.location)
+    assert reply.location.startswith(f"{start}&result=")
+    assert paused.tree.css_first(".result p").text() == "A blog is paused."
     await ann.publish("two", at=NOON + 100)
     assert await ann.titles("/channel/home") == ["one"]
-    paused = await ann.get(f"/feed/{feed}/settings?channel=home")
-    await ann.browser.submit(paused, path, paused="no")
+    await ann.browser.submit(paused, "/feed/chosen/undo", undo=undo_of(paused))
     assert await ann.titles("/channel/home") == ["two", "one"]
+    again = await ann.get((await ann.browser.submit(await ann.get(start), path, do="pause")).location)
+    resumed = await ann.browser.submit(again, path, do="resume")
+    assert (await ann.get(resumed.location)).tree.css_first(".result p").text() == "A blog is resumed."
 
 
 async def test_an_unfollow_of_a_paused_feed_is_undone(ann: ReadingVisitor, server: World) -> None:
@@ -119,7 +134,7 @@ async def test_an_unfollow_of_a_paused_feed_is_undone(ann: ReadingVisitor, serve
     await ann.publish("one", "two", at=NOON + 50)
     feed = await feed_of(server)
     path = f"/feed/{feed}/settings?channel=home"
-    await ann.browser.submit(await ann.get(path), f"/feed/{feed}/pause", paused="yes")
+    await ann.browser.submit(await ann.get(path), "/feed/chosen", do="pause")
     await ann.publish("three", at=NOON + 100)
     before = await ann.titles("/channel/home")
     assert sorted(before) == ["one", "two", "zero"]
@@ -175,7 +190,7 @@ async def test_a_feed_in_all_and_in_saved(ann: ReadingVisitor, server: World) ->
 
 
 async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, server: World) -> None:
-    """With its name and its settings, in the table of all feeds."""
+    """With its name and its settings, in the table of all feeds; that leads back to its page."""
     await ann.publish("one")
     feed = await feed_of(server)
     await save(ann, feed, name="Mine", hide_in_all="yes")
@@ -186,6 +201,7 @@ async def test_unfollowing_on_a_feeds_page_can_be_undone(ann: ReadingVisitor, se
     assert await server.channels.subscriptions("ann", "home") == []
     undo = left.form("/feed/chosen/undo").css_first("button").attributes["value"]
     again = await ann.get((await ann.browser.submit(left, "/feed/chosen/undo", undo=undo)).location)
+    assert again.title == "Mine"
     assert "You follow Mine again." in again.tree.css_first("[role=status]").text()
     (again,) = await server.channels.subscriptions("ann", "home")
     assert (again.name, again.settings) == ("Mine", FollowSettings(hide_in_all=True))
@@ -554,7 +570,7 @@ async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, s
     saved = await save(ann, feed, article="article .text", article_without=".share")
     assert "The latest posts are read again" in (await ann.get(saved.location)).tree.css_first("[role=status]").text()
     saved = await save(ann, feed, article="article .text", article_without=".share", view="list")
-    assert (await ann.get(saved.location)).tree.css_first("[role=status]").text() == "Done."
+    assert (await ann.get(saved.location)).tree.css_first("[role=status]").text() == "Saved."
     await save(ann, feed, view="")
     assert (await own(server, feed)).article == "article .text"
     page = await ann.get(f"/feed/{feed}/settings")

@@ -18,7 +18,7 @@ from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_, Sentence
 from microsub.base.urls import MAX_URL
 from microsub.formats.wire import post_title
-from microsub.model.filters import Filter, FilterPart, Searched
+from microsub.model.filters import Filter, FilterPart, Searched, fold, has_words
 from microsub.model.reader import Cursor, PageQuery
 from microsub.model.settings import POST_TYPES, Filters
 from microsub.reader.channels.pages import CHANNELS, EXPECTED, asked_channel, writer_of
@@ -51,8 +51,8 @@ def routes(
 Fields = ImmutableMultiDict[str, str]
 """The fields of a filter in a form or an address."""
 
-_Refused = tuple[str, str, FilterPart]
-"""A post that a filter would reject: its id, its title, and the matching part of the filter."""
+_Refused = tuple[str, str, FilterPart, str]
+"""A post that a filter would reject: its id, its title, the part of the filter that does, and an excluded word in it."""
 
 
 async def _filter(
@@ -159,7 +159,7 @@ async def _refused_unread(reading: ReaderViews, visit: PageVisit, uid: str, filt
     """Those of the newest unread posts that the filter rejects."""
     found = list[str]()
     async for posts in _newest(reading, visit, uid, PageQuery(TRIED, view="unread"), MARKED, PAGES_MARKED):
-        found += [item for item, _, _ in await _refused(visit, posts, filters)]
+        found += [item for item, *_ in await _refused(visit, posts, filters)]
     return found
 
 
@@ -192,9 +192,14 @@ async def _refused(visit: PageVisit, items: Sequence[Mapping[str, object]], filt
     asked = replace(filters, include_regex=None, exclude_regex=None)
 
     def refused() -> list[_Refused]:
-        chosen = Filter.of(_wire(asked))
-        found = ((item, chosen.refusal(Searched.of(item))) for item in items)
-        return [(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
+        chosen, found = Filter.of(_wire(asked)), list[_Refused]()
+        for item in items:
+            post = Searched.of(item)
+            if part := chosen.refusal(post):
+                words = asked.exclude_words if part == "exclude_words" else ()
+                word = next((word for word in words if has_words(post.folded, [fold(word)])), "")
+                found.append((str(item["_id"]), post_title(item), part, word))
+        return found
 
     async with visit.site.turns.of(visit.user):
         return await asyncio.to_thread(refused)

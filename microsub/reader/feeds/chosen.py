@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -56,7 +56,8 @@ class ChosenResult:
     There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
     were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
     while it changed one of those left. `still`: the channels that a feed has left and those that it is still in, by its
-    id, if there are both. `feed` is the id of the feed that is followed instead, at another address.
+    id, if there are both. `feed` is the id of the feed that is followed instead, at another address. `page` is the
+    channel on whose page of the feed it was done.
     """
 
     act: Act
@@ -69,6 +70,7 @@ class ChosenResult:
     unsure: bool = False
     still: dict[str, tuple[str, str]] = field(default_factory=dict)
     feed: str = ""
+    page: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -86,20 +88,29 @@ class ChosenFeeds:
 
     async def change(self, visit: PageVisit) -> Response:
         """Do what the form says with the feeds that it names, each in one channel or, without one, in all."""
-        user = await self.reader.user(visit)
-        act = next((act for act in get_args(Act) if act == visit.form.text("do")), None)
-        if act in {None, "address", "undo"}:
+        act = next((act for act in get_args(Act) if act == visit.form.text("do")), "undo")
+        if act in {"address", "undo"}:
             raise InvalidRequest(N_("Choose what to do with the feeds."))
-        names = dict.fromkeys(visit.form.getlist("feed"))
+        names = {*visit.form.getlist("feed")}
         if len(names) > MOST_CHOSEN:
             raise InvalidRequest(Sentence(N_("Choose at most {most} feeds at once."), most=MOST_CHOSEN))
         target = await self._target(visit) if act in {"move", "copy"} else None
+        return await self.do(visit, act, names, target, page=visit.form.text("page"))
+
+    async def do(
+        self, visit: PageVisit, act: Act, names: Set[str], target: ChannelLink | None = None, *, page: str = ""
+    ) -> Response:
+        """Do it with feeds that are named by id, perhaps with the channel before it; `target` is of a move or copy.
+
+        Leads to all feeds, or if it was done on a feed's page, in the channel `page`, to that as long as it exists.
+        """
+        user = await self.reader.user(visit)
         everywhere = await self.channels.all_subscriptions(user)
         chosen = [
             (uid, one)
             for uid, some in everywhere.items()
             for one in some
-            if names.keys() & {f"{uid}/{one.feed}", one.feed} and uid != SAVED
+            if names & {f"{uid}/{one.feed}", one.feed} and uid != SAVED
         ]
         if not chosen and all(map(ITEM_ID.fullmatch, names)) and names:
             raise NotFound(N_("You don’t follow this feed."))
@@ -121,7 +132,7 @@ class ChosenFeeds:
         uids = {uid for of in several.values() for uid in of}
         states = await self.reading.states_of(user, uids, [*several]) if several else {}
         channel, place = (target.uid, target.name) if target is not None else ("", "")
-        result = ChosenResult(act, channel, place)
+        result = ChosenResult(act, channel, place, page=page)
         kept = await self.undo.remember_feeds(
             user, before if act in {"move", "copy"} else chosen, unread, states, told=_stored(result)
         )
@@ -181,6 +192,7 @@ class ChosenFeeds:
             held.setdefault(one.feed, []).append((uid, one))
         most = await self.most("feeds", user)
         result = ChosenResult("undo", done.channel, done.place, undone=done.act, still=done.still, feed=done.feed)
+        result.page = done.page
         states = await self.undo.states(user, name)
         uids = {done.channel, *(uid for of in states.values() for uid in of)}
         present = await self.reading.states_of(user, uids, [*states]) if states else {}
@@ -309,8 +321,10 @@ class ChosenFeeds:
             except StoreUnavailable:
                 if pause is not None:
                     await asyncio.sleep(pause)
-        if result.undone == "address" and result.done and not result.left:
-            return visit.go(f"{FEED}/{next(iter(result.done))}/settings", fragment="top", result=kept.id)
+        is_followed = result.done and not result.left and result.act != "unfollow"
+        if is_followed and (result.page or result.undone == "address"):
+            uid = result.channel if result.act == "move" else result.page
+            return visit.go(f"{FEED}/{next(iter(result.done))}/settings", fragment="top", channel=uid, result=kept.id)
         return self._go(visit, kept.id)
 
     def _go(self, visit: PageVisit, result: str) -> Response:

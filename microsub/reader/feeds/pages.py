@@ -113,7 +113,6 @@ class FeedPages:
             page(self.reader.site, f"{one}/settings", self.settings),
             change(f"{one}/settings", self.change, self.settings),
             change(f"{one}/refresh", self.refresh, self.settings),
-            change(f"{one}/pause", self.pause, self.settings),
             change(f"{one}/requests", self.set_requests, self.settings),
             change(f"{one}/sign-in", self.sign_in, self.settings),
             change(f"{one}/address", self.change_address, self.settings, is_slow=True),
@@ -198,21 +197,21 @@ class FeedPages:
         await self.following.change(
             user, uid, follow.feed, visit.now, name=name, settings=wanted, former=follow.settings
         )
-        if target != uid:
-            await self.following.move(user, target, follow.url, visit.now)
+        if target is not None:
+            return await self.chosen.do(visit, "move", {f"{uid}/{follow.feed}"}, target, page=uid)
         read_again = Selectors.of(wanted) != Selectors.of(follow.settings)
-        return self._go(visit, target, follow, done="texts" if read_again else "yes")
+        return self._go(visit, uid, follow, done="texts" if read_again else "yes")
 
-    async def _target(self, visit: PageVisit, uid: str) -> str:
-        """The uid of the channel that the form gives the feed, by default the present one."""
+    async def _target(self, visit: PageVisit, uid: str) -> ChannelLink | None:
+        """The channel to which the form moves the feed; None if it stays."""
         links, to = await self.reader.links(visit), visit.form.text("to")
         present = next((link for link in links if link.uid == uid), None)
         if not to or to == uid or (present is not None and present.name == to):
-            return uid
+            return None
         chosen = links.chosen(to)
         if chosen is None:
             raise NotFound(N_("There is no such channel."))
-        return chosen.uid
+        return chosen
 
     async def refresh(self, visit: PageVisit) -> Response:
         """Poll the feed as soon as its host's rate limit allows."""
@@ -220,14 +219,6 @@ class FeedPages:
         uid, follow = await self._follow(visit)
         await self.polls.ask(user, follow.feed, visit.now)
         return self._go(visit, uid, follow, asked="yes")
-
-    async def pause(self, visit: PageVisit) -> Response:
-        """Take no new posts of the feed, or take them again."""
-        user = await self.reader.user(visit)
-        uid, follow = await self._follow(visit)
-        wanted = replace(follow.settings, paused=visit.form.text("paused") == "yes")
-        await self.following.change(user, uid, follow.feed, visit.now, settings=wanted, former=follow.settings)
-        return self._go(visit, uid, follow, done="yes")
 
     async def set_requests(self, visit: PageVisit) -> Response:
         """Choose how the feed is asked for, as an admin, or until another user follows it."""

@@ -236,14 +236,16 @@ async function fetchedBranch(link) {
   return reply.ok && page.querySelector(".branch");
 }
 
-const named = (branch) => [...branch.querySelectorAll("a")].map((one) => `${one.href} ${one.querySelector(".name").textContent}`).join();
+const named = (branch) => [...branch.querySelectorAll("a")].map((one) => `${place(one)} ${one.querySelector(".name").textContent}`).join();
 
-/** Put a branch's counts and signs into the lines for the same feeds; these stay, and their icons aren't asked for again. */
+/** Put a branch's counts, signs and links into the lines for the same feeds; these stay, and their icons aren't asked for again. */
 function recount(lines, branch) {
   [...branch.children].forEach((now, at) => {
     lines[at].className = now.className;
     lines[at].querySelectorAll(".count, .attention").forEach((one) => one.remove());
-    lines[at].querySelector("a").append(...now.querySelectorAll(".count, .attention"));
+    const [link, { href }] = [lines[at], now].map((one) => one.querySelector("a"));
+    link.href = href; // with its unread posts, or with all
+    link.append(...now.querySelectorAll(".count, .attention"));
   });
 }
 
