@@ -193,7 +193,7 @@ async def test_begun_episodes_make_room(ann: ReadingVisitor) -> None:
 
 
 async def test_the_length_of_a_file_is_shown(ann: ReadingVisitor) -> None:
-    """In seconds below a minute."""
+    """In seconds below a minute; in lines of a list as players show it, also of a video without any sound file."""
     for number, (seconds, said) in enumerate(
         {1: "1 second", 40: "40 seconds", 60: "1 minute", 61: "2 minutes"}.items()
     ):
@@ -201,6 +201,11 @@ async def test_the_length_of_a_file_is_shown(ann: ReadingVisitor) -> None:
         entry = Entry(guid=str(number), url=f"https://a.example/{number}", name="Short", enclosure=(file,))
         page = await ann.get(f"/post/{await ann.publish_entry(entry, NOON + number)}")
         assert page.tree.css_first(".files small").text() == said
+    film = Enclosure("https://a.example/9.mp4", "video/mp4", duration=3723)
+    await ann.publish_entry(Entry(guid="9", url="https://a.example/9", name="Film", enclosure=(film,)), NOON + 9)
+    await ann.browser.post("/view", {**fields_of((await ann.get("/channel/home")).form("/view")), "view": "list"})
+    lines = (await ann.get("/channel/home")).tree.css(".row .minutes")
+    assert [one.text() for one in lines] == ["▶ 1:02:03", "♪ 1:01", "♪ 1:00", "♪ 0:40", "♪ 0:01"]
 
 
 async def test_the_queue_is_bounded(ann: ReadingVisitor) -> None:

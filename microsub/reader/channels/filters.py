@@ -52,7 +52,7 @@ Fields = ImmutableMultiDict[str, str]
 """The fields of a filter in a form or an address."""
 
 _Refused = tuple[str, str, FilterPart, str]
-"""A post that a filter would reject: its id, its title, the part of the filter that does, and an excluded word in it."""
+"""A post that a filter would reject: its id, title, the part of the filter that does, and an excluded word in it."""
 
 
 async def _filter(

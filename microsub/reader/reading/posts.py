@@ -130,6 +130,12 @@ class PostView:
         return next((file.url for file in self.files if file.kind == "audio"), "")
 
     @property
+    def seconds(self) -> int:
+        """How long the first audio file plays, or else the first video; 0 if that is unknown, and without one."""
+        played = sorted((file for file in self.files if file.kind != "file"), key=lambda file: file.kind)
+        return played[0].seconds if played else 0
+
+    @property
     def may_be_cut(self) -> bool:
         """Whether the page that it links to may have more of it."""
         return bool(self.url and not self.troubled) and (

@@ -11,6 +11,7 @@ let hiding = 0;
 let turns = 0; // how many actions there have been
 let newest = 0; // the turn of the message that is shown
 let underway = 0; // actions whose replies haven't come
+let marking = null; // the last request for many posts: what takes it back waits for its reply
 
 export function article(id) {
   return document.getElementById(`post-${id}`);
@@ -397,7 +398,10 @@ export async function change(name, id, said = "", more = {}) {
   if (!asked) {
     showState(id, "save", name === "save");
   }
-  const told = await send(form, { ...more, [name]: name === "all" ? 1 : id, page: (asked || []).join(",") });
+  const isMass = name === "above" || name === "all";
+  const sending = send(form, { ...more, [name]: name === "all" ? 1 : id, page: (asked || []).join(",") });
+  marking = isMass ? sending : marking;
+  const told = await sending;
   if (!told) {
     before.forEach((was, one) => showState(one, "read", was));
     if (!asked) {
@@ -414,7 +418,7 @@ export async function change(name, id, said = "", more = {}) {
     changed.set(told.undo, [...before].filter(([, was]) => !was).map(([one]) => one));
   }
   const text = told.text || said;
-  if (name === "above" || name === "all") {
+  if (isMass) {
     sayMarked(told);
   } else if (text) {
     say(text, said ? `${OPPOSITE[name]} ${id}` : told.undo, told.turn);
@@ -445,10 +449,12 @@ export function changeByHand(name, id) {
 export const isNextUndone = (noted) => own.at(-1) === noted && noted?.turn > mass.turn;
 
 /**
- * Press what undoes the newest action, or change back what was marked or saved since, the newest first, or else undo the
- * marks of many posts, which keep what is older; says so if there is nothing.
+ * Press what undoes the newest action, which `find` finds, or change back what was marked or saved since, the newest
+ * first, or else undo the marks of many posts, which keep what is older; says so if there is nothing.
  */
-export async function takeBack(button) {
+export async function takeBack(find) {
+  await marking;
+  const button = find();
   own = own.filter(({ ids, lasts }) => ids.length && lasts > Date.now());
   const last = own.at(-1);
   if (button && !(last?.turn > newest)) {
@@ -486,7 +492,7 @@ function sayMarked(told) {
 export async function markAll(form = document.getElementById("mark-all"), older = "") {
   const unread = [...document.querySelectorAll(".post:not(.is-read)")].map((post) => post.dataset.id);
   const pressed = Math.floor(Date.now() / 1000);
-  const told = await send(form, older ? { older, pressed, page: unread.slice(0, MOST_LISTED).join(",") } : {});
+  const told = await (marking = send(form, older ? { older, pressed, page: unread.slice(0, MOST_LISTED).join(",") } : {}));
   document.querySelector(".marking details")?.removeAttribute("open");
   if (told) {
     const read = older ? told.read || [] : unread; // offline, nobody says which are older
@@ -518,7 +524,7 @@ async function undo(form) {
   if (dropped) {
     shiftBack(id);
   }
-  const told = dropped ? { unread: {}, text: dropped } : id && (await send(form, { undo: sent.get(id) || id }));
+  const told = dropped ? { unread: {}, text: dropped } : id && (await (marking = send(form, { undo: sent.get(id) || id })));
   if (told) {
     const again = changed.get(id) || [];
     again.forEach((one) => showState(one, "read", false));

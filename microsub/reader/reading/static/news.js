@@ -403,13 +403,14 @@ function prepareBranch(link) {
   }
 }
 
-const MARGIN = 80; // pixels below the open line: its next ones, or the player
+const MARGIN = 80; // pixels below the open line, for its next ones
 
 /** Bring the open channel or feed into view, and keep the list's place for the next page; "All feeds" moves nothing. */
 function keepPlace(channels) {
   const open = (feedHere() ?? channels.querySelector("li [aria-current]"))?.getBoundingClientRect();
-  if (open && (open.top < channels.getBoundingClientRect().top || open.bottom > innerHeight - MARGIN)) {
-    channels.scrollTop += open.top - innerHeight / 2;
+  const end = document.getElementById("listening")?.getBoundingClientRect().top ?? innerHeight;
+  if (open && (open.top < channels.getBoundingClientRect().top || open.bottom > end - MARGIN)) {
+    channels.scrollTop += open.top - end / 2;
   }
   addEventListener("pagehide", () => sessionStorage.setItem("beside", channels.scrollTop));
 }
