@@ -88,7 +88,7 @@ class ChosenFeeds:
 
     async def change(self, visit: PageVisit) -> Response:
         """Do what the form says with the feeds that it names, each in one channel or, without one, in all."""
-        act = next((act for act in get_args(Act) if act == visit.form.text("do")), "undo")
+        act: Act = next((act for act in get_args(Act) if act == visit.form.text("do")), "undo")
         if act in {"address", "undo"}:
             raise InvalidRequest(N_("Choose what to do with the feeds."))
         names = {*visit.form.getlist("feed")}
