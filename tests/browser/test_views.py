@@ -1073,6 +1073,12 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
         arrived.set()
         await expect(post).to_contain_text("All of it.")
         await expect(post.get_by_role("link", name="Text of the feed")).to_be_visible()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        async with page.expect_response("**/marks"):
+            await here.keys("o", "d", "m")  # opens it with the text that it has
+        await expect(post).to_contain_text("All of it.")
+        assert not [url for url in asked if "text=own" in url]
         await page.goto(f"{server.url}/post/{await post.get_attribute('data-id')}")
         await expect(page.locator(".post.whole .content")).to_have_text("All of it.")
 

@@ -474,11 +474,14 @@ export const atPosts = {
   },
   fullText: async () => {
     const post = current();
+    const isClosed = post?.matches(".row:not(.is-open)");
     if (post && post.querySelector("[data-body]").dataset.cut === undefined) {
       go(post);
       await open(post, "nearest", true);
     }
-    showFullText(post);
+    if (!(isClosed && post.querySelector("a[data-full-text][href$=own]"))) { // else it has come by itself
+      showFullText(post);
+    }
   },
   original: () => current()?.querySelector("[data-original]")?.click(),
   answer: () => {
