@@ -237,6 +237,8 @@ class PostSearch:
         page = collected.found[first : first + len(data)]
         last = first + len(page)
         paging = {"after": f"r{top}-{last}"} if last < len(collected.found) else {}
+        if not paging and collected.last is not None and len(collected.found) < MOST_RANKED:
+            paging = {"after": f"r{collected.last - 1}-0"}  # the walk took too long: the best of older ones
         return self._reply(collected, page, data, paging, counted=request.counted)
 
     def _reply(

@@ -338,6 +338,7 @@ async def test_a_slow_search_ends_with_a_cursor(
         page = await alice.get(action="search", channel="home", query="tide", before=page["paging"]["before"])
         upward += [item["name"] for item in page["items"]]
     assert upward == ["tide z"]
+    assert await names(alice, "tide", "home", sort="relevance") == ["tide z", "tide y", "tide x"]
 
 
 @pytest.mark.parametrize("most_own", [0, 5000])
