@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from microsub.accounts.store import User, read_user
 from microsub.base.clock import DAY
@@ -23,8 +23,7 @@ from microsub.redis.scripts import load
 from microsub.redis.structures import Scores, together
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownTokens:
+class UnknownTokens(NamedTuple):
     """Requests per minute to a user's provider about unknown tokens, counted in Redis; 60 in all.
 
     `known`: from networks that sent a valid token lately; `first`: the first ones of any network; `rest`: further
@@ -53,8 +52,7 @@ MOST_NETWORKS = 50
 """Known networks of one user; if there are more, those seen last are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vouched:
+class Vouched(NamedTuple):
     """A provider's confirmation of a token. Unix seconds: of the response, and of the end in it."""
 
     scopes: frozenset[str]
@@ -63,8 +61,7 @@ class Vouched:
     ends: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownToken:
+class KnownToken(NamedTuple):
     """The stored facts about a token, before a provider is asked.
 
     `user` is None if there is none, or if they are disabled. `vouched` is the last positive response, `until` the

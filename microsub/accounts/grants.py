@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from microsub.accounts.records import absent
 from microsub.base.clock import DAY, HOUR
@@ -55,8 +56,7 @@ _OLDER_TOKENS = 8
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(NamedTuple):
     """Tokens for the app. `lifetime` is the access token's, in seconds."""
 
     user: str
@@ -67,8 +67,7 @@ class Issued:
     lifetime: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppGrant:
+class AppGrant(NamedTuple):
     """One grant of a user to an app.
 
     Times are Unix seconds; `expires` is that of the refresh token; `used` is the last use of one of its tokens, to

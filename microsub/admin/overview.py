@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from microsub.accounts import Accounts
 from microsub.admin.health import Health, HealthReport
@@ -23,8 +22,7 @@ PATIENCE = 3.0
 """Seconds to wait for each figure: a master that hangs doesn't reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
+class ServerState(NamedTuple):
     """The server at some moment.
 
     `feeds` are missing before the first survey, `memory` (used bytes, and the limit or 0) if Redis doesn't report it.

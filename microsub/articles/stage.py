@@ -85,8 +85,7 @@ TROUBLE, TROUBLE_AT = "article_error", "article_error_at"
 """The record's fields with the reason why the last page without an article had none, and the Unix time of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Post:
+class _Post(NamedTuple):
     """A post with a link, and perhaps a title; `done` says how its page was read (`Selectors.done`)."""
 
     id: str
@@ -103,8 +102,7 @@ class _Post:
 NO_PAGE = "none of its latest posts is an article with a page of its own"
 
 
-@dataclass(frozen=True, slots=True)
-class NoArticle:
+class NoArticle(NamedTuple):
     """Why a page has no article, for people.
 
     `lasting`: it will have none later either; `closed`: its server doesn't answer, or wants no requests for now.

@@ -16,10 +16,9 @@ import os
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from microsub.base.digests import sha256_hex
 from microsub.configuration.json_text import expand
@@ -36,8 +35,7 @@ async def pause(stop: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(stop.wait(), seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(NamedTuple):
     """The file at one moment; `edited_at` is the Unix time of its last modification."""
 
     body: bytes

@@ -18,10 +18,10 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import structlog
 
@@ -53,8 +53,7 @@ _AFTER_BUG = 60.0
 Outcome = Literal["applied", "unchanged", "invalid", "missing", "outdated", "busy"]
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """Times in seconds.
 
     `lease`: how long a lease lasts; `retry`: pause before asking for it again. `settle`: pause before an invalid file

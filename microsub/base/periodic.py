@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -26,8 +26,7 @@ async def _always(_part: str, _seconds: float) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class RoundTiming:
+class RoundTiming(NamedTuple):
     """When rounds begin: `between` is seconds between two, `chance` a number from 0 to 1.
 
     `clock` gives Unix time, `steady` seconds that no change of the clock affects. `turn` is given the part's name and a

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.clock import MINUTE
@@ -25,8 +26,7 @@ _NETWORK_BITS = 64
 _WIDE_NETWORK_BITS = 48
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(NamedTuple):
     """At most `most` of `what` in `seconds` for each `per`; with `AT_ONCE`, at the same time."""
 
     what: str
@@ -35,8 +35,7 @@ class RateLimit:
     seconds: float = MINUTE
 
 
-@dataclass(frozen=True, slots=True)
-class SharedSlots:
+class SharedSlots(NamedTuple):
     """Places for long requests: `of_user` for each user, and `in_all` for all users together.
 
     A user's `first` requests in a while have `in_all` slots of their own, further requests as many again. So the first

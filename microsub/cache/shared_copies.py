@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from microsub.base.digests import sha256_hex
 from microsub.base.errors import ParseError
@@ -58,8 +58,7 @@ INLINE_BYTES = 64 * 1024
 """Larger documents are compressed and decompressed off the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A call to the cache. `ttl` is the caller's time to live in seconds; `force` ignores it.
 
     A poller's request has `since`, so only a copy that was checked after that Unix time counts. It also has the

@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from microsub.base.settings import mask_password
 from microsub.base.urls import canonical_feed_url, normalise_profile, without_credentials
@@ -152,8 +152,7 @@ class Current:
     registered: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(NamedTuple):
     """The changes in the order of their application, and a line for each decided conflict.
 
     `channelless` are the changes that give an output feed or a source a channel that its user won't have.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -76,8 +76,7 @@ MAX_TRIED = 3
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
+class SearchAnswer(NamedTuple):
     """The feeds that a search found; `trouble` explains to users why there are none.
 
     `is_locked`: the address asks for a user name and password. `is_private`: a setting of the server can allow it.

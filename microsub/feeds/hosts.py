@@ -18,8 +18,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from microsub.base.logs import LibraryLogger
 from microsub.model.moments import is_ahead, number
@@ -55,8 +54,7 @@ _HOST = load("schedule_host")
 _HOLD = load("schedule_hold")
 
 
-@dataclass(frozen=True, slots=True)
-class DueFeeds:
+class DueFeeds(NamedTuple):
     """Feeds of a host that are due, the earliest first.
 
     `further` is when another one is due, as a Unix time or None; `hold` until when the host is held, 0 for no hold.

@@ -104,8 +104,7 @@ class PostVersion(NamedTuple):
         return bool(self.own and former.own) and self.own != former.own
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRow:
+class OutputRow(NamedTuple):
     """An item that an output feed shows: the time (Unix) and number of its publication, and its post's version then.
 
     `again` is why it was published again: '' if it wasn't, else `edited` or `again`, by hand.

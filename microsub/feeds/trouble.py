@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """A problem: `unreadable` since a Unix time, with the last error; `gone` (410); or a new address.
 
     `moved`: the feed redirects there permanently; `replaced`: its own address shows a page that names the new one.

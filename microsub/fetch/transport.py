@@ -14,8 +14,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import h11
 import httpcore
@@ -188,8 +188,7 @@ _FRAMING = 3
 _SERVER_SPOKE_OF_UPGRADE = 101
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One request of one hop.
 
     `inside`: it may only go to non-public networks that the admin lists. `web_ports`: only ports 80 and 443 are
@@ -204,8 +203,7 @@ class Outgoing:
     web_ports: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A reply whose body hasn't been read yet.
 
     `parts` yields its bytes as they arrive, and raises HopError; `aclose` closes the connection.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
-from typing import Literal, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from microsub import __version__
 from microsub.model.settings import UserAgent
@@ -232,8 +232,7 @@ class Sending:
         return self.bearer is not None or (self.form is not None and not self.in_clear)
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(NamedTuple):
     """A redirect: its target, without credentials, and whether it is permanent (301, 308)."""
 
     url: str

@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 from starlette.types import Receive, Scope
@@ -97,8 +98,7 @@ class TooManyWrong(Unauthorized):
     """The limit on wrong passwords is reached. An app that gets any other status than 401 doesn't say what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class NativeCall:
+class NativeCall(NamedTuple):
     """A request of a native app, whose user is checked. `now` is Unix time; `channels` are the user's, in order.
 
     `stream` is the stream in the path, or empty; `body` its body if it isn't a form; `known` is `If-None-Match`,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from microsub.base.errors import InvalidRequest
 
@@ -55,8 +54,7 @@ def items_of(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(item for text in texts if (item := item_of(text)) is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class StreamName:
+class StreamName(NamedTuple):
     """The subject of a stream: a state such as `read`, the name of a channel, or a feed by id or address."""
 
     kind: Literal["state", "label", "feed"]

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl, quote
 
 from microsub.base.digests import short_digest
@@ -30,8 +30,7 @@ from microsub.web.paths import HUB, OUTPUTS
 _FEED = "/feed.json"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDocument:
+class TopicDocument(NamedTuple):
     """A topic's present content; `address` is the one in its `rel=self`."""
 
     version: str

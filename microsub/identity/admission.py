@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -44,8 +44,7 @@ _MOST_ASKED = 3
 """Maximum number of users' pages that one sign-in may fetch, to find out whether they belong to the same person."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmedPerson:
+class ConfirmedPerson(NamedTuple):
     """A person confirmed by their provider.
 
     `me` is the canonical URL that the provider returned, `names` its spellings including itself; nothing else is

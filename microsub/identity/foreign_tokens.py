@@ -22,7 +22,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -64,8 +64,7 @@ _NOT_CHECKED = frozenset({404, 405, 501})
 _NO = frozenset({400, 401, 403})
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(NamedTuple):
     """The provider doesn't confirm the token, or wasn't asked; `why` is a sentence for the app.
 
     With `me`, the token is valid, but belongs to that other user.

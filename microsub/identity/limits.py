@@ -7,7 +7,7 @@ addresses, which may be those of a proxy, are exempt from limits on starting a s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from microsub.base.clock import HOUR
 from microsub.base.rate_limits import AT_ONCE, GrowingPauses, RateLimit
@@ -44,8 +44,7 @@ TURN_OF_WIDE_NETWORK = 10
 """Number of attempts from one /48 that count as one when networks take turns in the queue of passwords."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientMetadataBounds:
+class ClientMetadataBounds(NamedTuple):
     """Limits on requests for apps' metadata: per minute for each asker and host; at once, also for all together."""
 
     of_asker: RateLimit

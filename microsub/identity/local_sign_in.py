@@ -18,8 +18,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -309,8 +308,7 @@ def _held(devices: str) -> list[str]:
     return [one for one in devices.split(_BETWEEN)[:MOST_IN_COOKIE] if owner_in(one)]
 
 
-@dataclass(frozen=True, slots=True)
-class LoginAttempt:
+class LoginAttempt(NamedTuple):
     """An admitted attempt, with the keys that it is counted by.
 
     `turn` is its order among the attempts that wait for a hash: the network's number of recent attempts, 0 for a known

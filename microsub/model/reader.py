@@ -113,8 +113,7 @@ class Subscription:
         return self.first_feed or self.feed
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+class Duplicate(NamedTuple):
     """The same post from another feed. `wins`: the other one wins over this one if both are followed."""
 
     item: str

@@ -23,10 +23,10 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
@@ -103,8 +103,7 @@ class OutOfTime(ProcessEnded):
     """The process was ended because the document exceeded its time limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """How a task ended: its result or `failure`, and the processor `seconds` it took."""
 
     value: Any

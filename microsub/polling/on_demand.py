@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from microsub.base.errors import InvalidRequest, NotFound, TooManyRequests
 from microsub.base.rate_limits import RateLimit, RateLimiter
@@ -43,8 +42,7 @@ _EARLIEST = 0.0
 """A due time earlier than all others: a feed polled on demand doesn't wait for the host's other feeds."""
 
 
-@dataclass(frozen=True, slots=True)
-class PollReport:
+class PollReport(NamedTuple):
     """The result for one feed; `url` is masked, `detail` explains.
 
     `outcome` is polled, failed, gone, unfollowed, unknown, internal (no publisher), written (only programs save its

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from microsub.base.clock import DAY, HOUR
 from microsub.base.urls import canonical_feed_url, without_sign_in
@@ -145,8 +145,7 @@ class FeedAnswered:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """No document, for a reason: `gone` (410) means that the publisher wants no further requests.
 
     `retry_after`: the requested pause, in seconds; `seconds` as in `FeedAnswered`.

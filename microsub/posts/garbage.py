@@ -12,7 +12,7 @@ is retired: one of the two sees the other.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from microsub.base.urls import host_of
 from microsub.feeds import KEEP_UNFOLLOWED
@@ -32,8 +32,7 @@ _END, _BURY, _FORGET = load("item_end"), load("feed_bury"), load("feed_forget")
 _FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated", FORMER_GUID)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An item that apparently nothing refers to.
 
     `condemned` is the mark (a Unix time as text) or empty; `rank` its place among its feed's posts, counted from the

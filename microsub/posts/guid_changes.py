@@ -21,8 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -56,8 +55,7 @@ _FIELDS = ("guid", FORMER_GUID, "link", "hash", "score", OWN)
 _OTHERS = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Post:
+class _Post(NamedTuple):
     """A stored post, with its link in the form in which links are compared."""
 
     id: str

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
 import structlog
@@ -70,8 +70,7 @@ _KNOWN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """The stored state of an item that a document lists again."""
 
     id: str
@@ -422,8 +421,7 @@ class PostWriter:
             await self._redis.scripts(calls)
 
 
-@dataclass(frozen=True, slots=True)
-class Ingested:
+class Ingested(NamedTuple):
     """The numbers of new and edited posts, and the properties that edits changed.
 
     `last` are calls for the caller's last round trip, which remove the posts that were passed on from the outbox.

@@ -14,8 +14,8 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from microsub.search.words import IndexedPost
 
@@ -75,8 +75,7 @@ def is_supported() -> bool:
     return sqlite3.sqlite_version_info >= (3, 34)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A matching post: its row, its item id, and its rank (less is better, 0 if unranked)."""
 
     row: int

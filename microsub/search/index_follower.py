@@ -13,8 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import orjson
 import structlog
@@ -45,8 +44,7 @@ _Stored = tuple[int, bytes | Texts, float]
 """Item id, wire JSON, score."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowTiming:
+class FollowTiming(NamedTuple):
     """Seconds between two looks at the stream, and under load (`busy`); between two comparisons; before the first
     attempt to become the writer, and between attempts; and after a failed write.
     """

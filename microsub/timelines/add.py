@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import orjson
 
@@ -82,8 +83,7 @@ class Added:
         return replace(self, added=states[0], read=states[1], hidden=states[2])
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineTarget:
+class TimelineTarget(NamedTuple):
     """A timeline that items are added to.
 
     `limit` (0: none) and `fresh` are the defaults for channels without these settings: the number of items it holds,

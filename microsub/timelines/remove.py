@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from microsub.accounts import absent
 from microsub.base.errors import NotFound, QuotaReached
@@ -39,8 +39,7 @@ SAVED_POSTS = "saved posts"
 """The name of the quota of saved items."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(NamedTuple):
     """The reason and conditions of a removal.
 
     `only_unread`: only items that are unread at that moment. `unless_followed`: only if the channel doesn't follow
@@ -190,8 +189,7 @@ async def _replace_feed(
 # --- by age and number: `timelines.retention` decides the limits. A missing channel raises nothing. -------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Stock:
+class Stock(NamedTuple):
     """The numbers of items in a channel, and when its next item expires (Unix seconds).
 
     `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. The `oldest`

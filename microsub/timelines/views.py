@@ -6,11 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from sys import intern
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from microsub.accounts import ActivityNotes, grant
 from microsub.base.bounded_cache import BoundedCache
@@ -48,8 +47,7 @@ _MOST_MERGES = 5
 """Maximum number of replacements of a feed that are followed to find its current id."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCount:
+class SourceCount(NamedTuple):
     """A feed in a channel, with its name for the user, and the number of its unread items there.
 
     `tree` also gives the number of all its items and the Unix time of its newest post or edit, None without posts;

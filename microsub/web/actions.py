@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from microsub.base.errors import InvalidRequest
 from microsub.base.urls import LONGEST_FOLLOWED, web_address
@@ -42,8 +42,7 @@ class Call:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """An action whose token is checked before it runs.
 
     `changes_topics`: the action may change documents of the user, which are then sent to their subscribers.
@@ -54,8 +53,7 @@ class Action:
     changes_topics: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FusedAction:
+class FusedAction(NamedTuple):
     """A frequent reading action, which checks the token in its own round trip.
 
     It returns a large reply as a function: many finished replies waiting for the rate limit would fill memory.
@@ -78,8 +76,7 @@ class StreamCall(Call):
     check: Callable[[float], Awaitable[Grant]]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamAction:
+class StreamAction(NamedTuple):
     """An action whose reply continues until its client disconnects."""
 
     scope: str

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote, urljoin
 
 _LINK = re.compile(r"""<([^<>]*)>((?:\s*;\s*[\w!#$&+.^`|~*-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)""")
 _PARAMETER = re.compile(r""";\s*([\w!#$&+.^`|~*-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?""")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpLink:
+class HttpLink(NamedTuple):
     """One member of an HTTP `Link` header; `target` and `anchor` may be relative.
 
     `anchor` is the document that the link belongs to, if it isn't the requested one.

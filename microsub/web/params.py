@@ -15,9 +15,8 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -237,8 +236,7 @@ _turns = KeyedLocks()
 _MULTIPART = "multipart/form-data"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBody:
+class RequestBody(NamedTuple):
     """A request's body and its declared type."""
 
     content: bytes

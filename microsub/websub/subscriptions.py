@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from microsub.base.clock import DAY, HOUR
 from microsub.base.digests import is_same, new_secret
@@ -167,8 +167,7 @@ def parted(text: str) -> tuple[str, str] | None:
 # --- the next step ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PushPlan:
+class PushPlan(NamedTuple):
     """The next steps for a feed's subscriptions.
 
     `over` are callbacks to be forgotten, `end` those whose hub is asked to end them. `ask`: the hub is asked for a

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -27,8 +26,7 @@ BOUNDS = Bounds(messages=10_000, bytes=64 * 1024 * 1024)
 _LETTER_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(NamedTuple):
     """A message that failed in every attempt.
 
     `id` is the letter's; `message` is the id in the stream of `stage`, `at` the Unix time when it became a dead letter,

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -26,8 +26,7 @@ Handler = Callable[[Message], Awaitable[None]]
 """Handles one message. Raises StoreError to retry later; any other error is a failure of the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(NamedTuple):
     """The timing and retries of a stage, in seconds.
 
     A message whose owner is silent for `idle` is taken over. After `deliveries` attempts it becomes a dead letter.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -63,8 +63,7 @@ class Message:
         return int(self.fields.get(FIRST_ID, self.id.encode()).partition(b"-")[0]) / 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(NamedTuple):
     """The messages in a stream, waiting or being handled: their number, and the `bytes` of their values."""
 
     messages: int

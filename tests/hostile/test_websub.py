@@ -217,7 +217,7 @@ async def test_slow_deliveries_of_a_hub_leave_room_for_others(push: Push, monkey
 
 async def test_one_hubs_flood_leaves_other_hubs_alone(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of a hub is for all its callbacks together, and for no other hub."""
-    monkeypatch.setattr(callbacks, "OF_HUB", replace(callbacks.OF_HUB, most=10))
+    monkeypatch.setattr(callbacks, "OF_HUB", callbacks.OF_HUB._replace(most=10))
     one = await subscribed(push)
     for number in range(20):
         await push.hub.deliver(one.callback, b"%d" % number, one.secret)

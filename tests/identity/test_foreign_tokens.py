@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -57,7 +57,7 @@ class Scripted:
         self.at_once -= 1
         if isinstance(self.says, Exception):
             raise self.says
-        return replace(self.says, checked=now) if isinstance(self.says, Vouched) else self.says
+        return self.says._replace(checked=now) if isinstance(self.says, Vouched) else self.says
 
 
 @dataclass

@@ -111,7 +111,7 @@ async def test_scopes_under_another_name(newer: Asked) -> None:
 
 async def test_the_expiry_is_that_of_the_provider(newer: Asked) -> None:
     """The expiry is in Unix seconds."""
-    assert await newer.ask(newer.grant(lifetime=90)) == replace(READ, ends=NOW + 90)
+    assert await newer.ask(newer.grant(lifetime=90)) == READ._replace(ends=NOW + 90)
 
 
 async def test_introspection_comes_first_and_shows_the_token_as_bearer(fetcher: Fetcher) -> None:
@@ -170,7 +170,7 @@ async def test_names_without_a_look_at_the_page(older: Asked, said: str, is_one:
 async def test_names_that_are_one(newer: Asked) -> None:
     """A host in capitals, and an address that redirects permanently on its own host, are the same user."""
     port = newer.site.url().rpartition(":")[2]
-    assert await newer.ask(newer.grant(), me=f"HTTP://127.0.0.1:{port}alice/") == replace(READ)
+    assert await newer.ask(newer.grant(), me=f"HTTP://127.0.0.1:{port}alice/") == READ
     moved = newer.site.redirect("/former/", newer.alice.me)
     assert await newer.ask(newer.grant(), me=moved) == READ
 

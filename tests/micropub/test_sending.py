@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -524,7 +523,7 @@ async def test_bytes_posted_in_an_hour_are_limited(
     sender: SourceClient, server: World, bob: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit covers all sources of the user, and edits. Refused requests and other users' posts don't count."""
-    monkeypatch.setattr(api, "POSTED_BYTES_OF_USER", replace(POSTED_BYTES_OF_USER, most=10_000))
+    monkeypatch.setattr(api, "POSTED_BYTES_OF_USER", POSTED_BYTES_OF_USER._replace(most=10_000))
     address = await sender.note("x" * 6_000)
     second, other = await source_of(server, "alice", name="Second"), await source_of(server, "bob")
     assert "an hour" in (await second.send(429, data={"content": "y" * 6_000})).text

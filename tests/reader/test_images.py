@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,7 +80,7 @@ async def test_addresses_are_signed_for_one_user(ann: ReadingVisitor, site: Publ
 
 async def test_limits(ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of size, and of pictures per minute."""
-    few = replace(IMAGES_OF_USER, most=10)
+    few = IMAGES_OF_USER._replace(most=10)
     monkeypatch.setattr(images, "IMAGES_OF_USER", few)
     path = await address(ann, served(site, PNG + bytes(LIMITS.body)))
     assert (await ann.get(path)).status == 404

@@ -10,8 +10,8 @@ import inspect
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from microsub.redis import keys
 
@@ -30,8 +30,7 @@ _BUCKET = 4
 """Number of first characters by which candidates for a key are chosen; every form begins with at least so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """All keys of one form.
 
     `type` is the required reply to the command TYPE, None for any. `may_stay`: no time to live is needed; `stays`:

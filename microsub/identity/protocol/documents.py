@@ -15,7 +15,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import orjson
@@ -300,8 +300,7 @@ def provider_lines(base: str) -> tuple[LinkLine, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TokenAnswer:
+class TokenAnswer(NamedTuple):
     """The facts about a token.
 
     `me` is canonical, and set whenever the token is `active`; `client` is as the server wrote it, for display;

@@ -65,8 +65,7 @@ class ArrivalQuery:
     view: View = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrivals:
+class Arrivals(NamedTuple):
     """A piece of the order.
 
     `resume` is the position to continue after, None at the end; `newest` the latest position that was examined.

@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from microsub.accounts import grant, unauthorized
 from microsub.base.rate_limits import AT_ONCE, RateLimit, RateLimiter
@@ -61,8 +61,7 @@ class EventPosition:
         return f"{self.event}.{self.item}" if self.item else self.event
 
 
-@dataclass(frozen=True, slots=True)
-class LiveEvent:
+class LiveEvent(NamedTuple):
     """A change in a channel: of its items (`ITEMS`), or of the channel itself.
 
     `came` are items that were added unread and that the channel still shows, oldest first. `order` has the uids of all

@@ -15,8 +15,7 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from microsub.base.errors import InvalidRequest, StoreError
 from microsub.redis import keys
@@ -41,8 +40,7 @@ _FIELDS = ("ID", "Published", "Data")
 _OF_CHANNEL = ("zchannel:{}:posts", "channel:{}:read", "stream:{}")
 
 
-@dataclass(frozen=True, slots=True)
-class OldItem:
+class OldItem(NamedTuple):
     """A stored item: its `id`, and its JSON `data`, or None if it has none."""
 
     id: str

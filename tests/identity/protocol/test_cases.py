@@ -35,10 +35,10 @@ def page(body: bytes, served: Served) -> dict[str, Any]:
 READERS: dict[str, Callable[[bytes, Served], Any]] = {
     "pages": page,
     "metadata": lambda body, s: asdict(read_metadata(body, s["url"], private=s.get("private", False))),
-    "introspection": lambda body, s: asdict(
-        read_introspection(body, s["url"], now=s["now"], private=s.get("private", False))
-    ),
-    "checks": lambda body, s: asdict(read_check(body, s["url"], s["type"], now=s["now"])),
+    "introspection": lambda body, s: read_introspection(
+        body, s["url"], now=s["now"], private=s.get("private", False)
+    )._asdict(),
+    "checks": lambda body, s: read_check(body, s["url"], s["type"], now=s["now"])._asdict(),
     "codes": lambda body, s: asdict(read_code_answer(body, s["url"], s["type"], now=s["now"])),
     "clients": lambda body, s: asdict(read_client(body, s["client_id"], s["url"], s["type"], s.get("link"))),
 }
