@@ -187,12 +187,25 @@ def _load() -> None:
 
     keep_compiled()
     found = [each.name for each in pkgutil.walk_packages(microsub.__path__, "microsub.")]
-    loaded_by_name = ("uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.logging")
+    loaded_by_name = ("uvicorn.lifespan.on", "uvicorn.logging", "uvicorn.protocols.http.auto", "uvloop")
     for name in ("microsub.cli", *found, *loaded_by_name):
         if not name.endswith(("__main__", "_process")):
             importlib.import_module(name)
+    _make_readers()
     gc.collect()
     gc.freeze()
+
+
+def _make_readers() -> None:
+    """Make the readers of backend.json and of parsed documents, which take as long as the rest of a forked start."""
+    from microsub import parsing
+    from microsub.configuration import shape
+    from microsub.parsing.task import result_of
+    from microsub.server.parsers import TASKS
+
+    shape.adapter()
+    for task in TASKS:
+        parsing.reader(result_of(task.do))
 
 
 def _serve(listener: socket.socket) -> dict[str, Any]:
