@@ -11,6 +11,6 @@ from typing import TYPE_CHECKING
 from microsub.base.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from microsub.server import backend, commands, fetching, jobs, poller, stores, web, worker
+    from microsub.server import app, backend, commands, fetching, jobs, poller, stores, web, worker
 else:
     __getattr__ = lazy_exports(__name__, __file__)

@@ -54,7 +54,7 @@ from microsub.post_store import PostStoreEndpoint
 from microsub.post_store.api import PATH as POST_STORE
 from microsub.posts import Items
 from microsub.reader import FOLDERS as READER_FOLDERS
-from microsub.reader import NAVIGATION, installed
+from microsub.reader import installed
 from microsub.reader.admin import pages as admin
 from microsub.reader.admin.users import UserPages
 from microsub.reader.answering import pages as answering
@@ -68,6 +68,7 @@ from microsub.reader.follow import preview
 from microsub.reader.follow.pages import FollowPages
 from microsub.reader.frame import ReaderSite
 from microsub.reader.looks import InstanceLooks
+from microsub.reader.navigation import NAVIGATION
 from microsub.reader.reading import listening, searches
 from microsub.reader.reading import pages as reading
 from microsub.reader.reading.actions import MarkForms

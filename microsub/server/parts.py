@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
-from urllib.parse import urlsplit
 
 from microsub.accounts import (
     Activity,
@@ -27,7 +26,7 @@ from microsub.configuration.effective import Status
 from microsub.configuration.model import IdentitySettings, Registration
 from microsub.discovery import Directory, EnteredAddresses, PickedPosts, Search
 from microsub.fetch import Fetcher, HostPace, SpacedFetcher
-from microsub.hub import ChannelTopics, TopicChanges, Topics
+from microsub.hub import TopicChanges, Topics
 from microsub.identity import (
     Admission,
     AppChannels,
@@ -46,7 +45,7 @@ from microsub.identity import (
 )
 from microsub.micropub import Media, Posting, Sources
 from microsub.model.reader import Credential
-from microsub.outputs import FillTimelines, OutputContents
+from microsub.outputs import OutputContents
 from microsub.parsing.pool import ParsePool
 from microsub.polling import PollOnRequest
 from microsub.post_store import Posts
@@ -68,9 +67,9 @@ from microsub.server.stores import (
     sources,
     user_export,
 )
+from microsub.server.topics import hub_topics
 from microsub.timelines import Following, ItemCache, Listeners, ReaderViews
 from microsub.transfer import FeedLists, ListImports, UserExport
-from microsub.web.pages import FOLDER, Templates
 from microsub.webmention import MentionReceiver, MentionStore
 from microsub.webpush import Devices
 from microsub.websub import Callbacks, SubscriptionStore, push_state
@@ -401,27 +400,3 @@ def mention_receiver(stores: Stores, base: str, steady: Callable[[], float] = ti
     store, hosted_profile = MentionStore(stores.redis), partial(profile_page, base)
     parts = (store, stores.accounts, stores.rules, stores.effective)
     return MentionReceiver(*parts, hosted_profile=hosted_profile, own=base, clock=stores.clock, steady=steady)
-
-
-def hub_topics(
-    settings: Settings,
-    stores: Stores,
-    contents: OutputContents,
-    fill: FillTimelines | None = None,
-) -> Topics | None:
-    """The topics of our hub; None if the server has no public URL."""
-    if settings.base_url is None:
-        return None
-    return Topics(
-        settings.base_url,
-        ChannelTopics(stores.redis, settings.base_url),
-        stores.outputs,
-        contents,
-        stores.feeds,
-        stores.items,
-        stylesheet=Templates([FOLDER], urlsplit(settings.base_url).path).static("pages.css"),
-        fill=fill,
-        stored_feeds=settings.hub_feeds,
-        any_port=bool(settings.allow_private_networks),
-        clock=stores.clock,
-    )

@@ -36,9 +36,9 @@ from microsub.server.jobs import (
     sweeping,
 )
 from microsub.server.parsers import TASKS
-from microsub.server.parts import hub_topics
 from microsub.server.poller import open_worker
 from microsub.server.stores import Stores, callback_base, catch_up, ingest, notifications, output_contents, tell_failure
+from microsub.server.topics import hub_topics
 from microsub.timelines import RESTORABLE, ItemCache, ReaderViews
 from microsub.web.pages import FOLDER, Templates
 from microsub.webmention import MentionStore, MentionVerifier

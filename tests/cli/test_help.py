@@ -99,6 +99,14 @@ def test_config_check_loads_no_redis_where_there_is_no_data(tmp_path: Path) -> N
     assert loaded(("config", "check", *place)) <= {"pydantic", "re2", "structlog"}
 
 
+def test_a_worker_loads_no_pages_and_no_web_server() -> None:
+    """A server starts its worker as a process of its own, which takes as long to load as the web side."""
+    program = "import sys, microsub.cli.serving.process, microsub.server.worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    needless = {"jinja2", "uvicorn", "microsub.api.endpoint", "microsub.reader.frame", "microsub.server.app"}
+    assert not needless & set(done.stdout.split())
+
+
 def test_the_list_of_commands_loads_none() -> None:
     """`microsub --help` prints each command's first sentence without importing its module."""
     program = (

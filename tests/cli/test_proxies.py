@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from microsub.base.settings import Network
-from microsub.cli.serving import process
+from microsub.cli.serving import webserver
 from microsub.web import headers
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
@@ -33,7 +33,7 @@ async def seen(proxies: Sequence[Network], *headers: tuple[str, str]) -> str:
         port = listener.getsockname()[1]
         app = Starlette(routes=[Route("/", _told)])
         async with (
-            process._serving(app, listener, stop, proxies),
+            webserver.serving(app, listener, stop, proxies),
             httpx.AsyncClient(trust_env=False, timeout=60) as client,
         ):
             return (await client.get(f"http://127.0.0.1:{port}/", headers=list(headers))).text

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from microsub.base.settings import Network
-from microsub.cli.serving import process, webport
+from microsub.cli.serving import webport, webserver
 from tests.support.waiting import PATIENCE, wait_until
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
@@ -77,8 +77,8 @@ async def serving(most: int = 0, proxies: tuple[Network, ...] = ()) -> AsyncIter
             return made
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(process, "bounded", watched)
-            async with process._serving(port, listener, asyncio.Event(), proxies, most):
+            patch.setattr(webserver, "bounded", watched)
+            async with webserver.serving(port, listener, asyncio.Event(), proxies, most):
                 yield port
 
 
@@ -416,17 +416,17 @@ def test_a_network_of_ipv6_is_one_address() -> None:
 
 async def test_a_stopping_server_answers_accepted_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that it never saw, and one whose first request comes late; an idle one is closed."""
-    request, shutdown = HEAD + b"Content-Length: 0\r\n\r\n", process._Server.shutdown
+    request, shutdown = HEAD + b"Content-Length: 0\r\n\r\n", webserver._Server.shutdown
     unseen: list[socket.socket] = []
 
-    async def stop(server: process._Server, sockets: list[socket.socket] | None = None) -> None:
+    async def stop(server: webserver._Server, sockets: list[socket.socket] | None = None) -> None:
         # The loop accepts nothing between this and the end of the listening socket.
         unseen.append(socket.create_connection(("127.0.0.1", port.port)))
         unseen[0].sendall(request)
         asyncio.get_running_loop().call_later(0.02, late.write, request)
         await shutdown(server, sockets)
 
-    monkeypatch.setattr(process._Server, "shutdown", stop)
+    monkeypatch.setattr(webserver._Server, "shutdown", stop)
     async with serving() as port:
         idle, sends = await port.connect()
         sends.write(request)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from microsub.base.errors import NotFound, StoreFull, TooManyRequests
-from microsub.cli.serving import process
+from microsub.cli.serving import webserver
 from microsub.fetch import FetchFailed, Sending
 from microsub.formats.xml.media import picture_type
 from microsub.model.jf2 import Content, Entry
@@ -140,7 +140,7 @@ async def test_a_picture_has_its_place_until_it_is_sent(ann: ReadingVisitor, sit
     cookies = "; ".join(f"{name}={value}" for name, value in ann.browser.cookies.items())
     request = f"GET {path} HTTP/1.1\r\nHost: reader.example\r\nCookie: {cookies}\r\n\r\n".encode()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        async with process._serving(ann.server.app, listener, asyncio.Event()):
+        async with webserver.serving(ann.server.app, listener, asyncio.Event()):
 
             async def status() -> bytes:
                 reader, writer = await asyncio.open_connection(*listener.getsockname(), limit=1000)

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 
@@ -30,8 +30,7 @@ from microsub.cli.options import (
 from microsub.redis.embedded.datafolder import prepared
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """The parts that a process runs; each one is optional.
 
     `listener` is the web port, `blogs` that of the demo's blogs. A worker runs `inside` the process, or `beside` it in

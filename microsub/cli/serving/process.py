@@ -20,13 +20,12 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
-import uvicorn
 
 from microsub import server
 from microsub.admin import followed_feeds
@@ -40,8 +39,6 @@ from microsub.base.urls import parts_of
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
 from microsub.cli.serving import Parts
-from microsub.cli.serving.webport import bounded, look_at_all
-from microsub.server.app import waiting_app
 
 if TYPE_CHECKING:
     from microsub.polling import Worker
@@ -65,9 +62,6 @@ declared. On a busy machine its start alone took half a minute.
 
 AUTOGROUP = Path("/proc/self/autogroup")
 
-GRACE = 8
-"""Seconds that requests have to end, and a worker too (`polling.worker`). Shutdown takes ten seconds at most."""
-
 
 class Stopping(Protocol):
     """A worker, in this process or another."""
@@ -84,6 +78,7 @@ def start(settings: Settings, parts: Parts) -> None:
     the process exits with code 1, so that its supervisor restarts it.
     """
     set_up_logs(settings.log_format, settings.log_level)
+    _load(parts)
     _answer_promptly()
     if parts.listener is not None:
         settings = replace(settings, port=parts.listener.getsockname()[1])
@@ -96,11 +91,19 @@ def start(settings: Settings, parts: Parts) -> None:
         fail(str(error))
 
 
+def _load(parts: Parts) -> None:
+    """Load the code of these parts, and no other: a worker has no web server."""
+    if parts.listener is not None:
+        importlib.import_module("microsub.server.web")
+        importlib.import_module("microsub.cli.serving.webserver")
+    if parts.worker == "inside":
+        importlib.import_module("microsub.server.worker")
+
+
 def _answer_promptly() -> None:
     """Shorten Python's two longest pauses: for the interpreter lock and for garbage collection."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    # Loaded modules stay until the end, and scanning them for garbage would take 35 ms each time.
-    gc.collect()
+    # Loaded modules stay until the end, and scanning them for garbage would take 35 ms each time; now there is none.
     gc.freeze()
     gc.set_threshold(*THRESHOLD)
 
@@ -257,7 +260,8 @@ class StartWait:
         if self._parts.listener is None or self._is_answering:
             return
         self._is_answering = True
-        app = waiting_app("the process is starting and waits for Redis", server.web.monitors_of(self._settings))
+        monitors = server.web.monitors_of(self._settings)
+        app = server.app.waiting_app("the process is starting and waits for Redis", monitors)
         await self._serving.enter_async_context(_serving(app, self._parts.listener.dup(), asyncio.Event()))
 
     async def end(self) -> None:
@@ -355,72 +359,13 @@ def _on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, stop.set)
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling, and with time limits for slow clients."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop. Connections that the kernel has accepted for us by now are answered too, instead of reset."""
-        copies = [one.dup() for one in sockets or ()]
-        for listening in self.servers:
-            listening.close()
-        for copy in copies:
-            await self._take_waiting(copy)
-            copy.close()
-        await super().shutdown(sockets)
-
-    async def _take_waiting(self, listener: socket.socket) -> None:
-        listener.setblocking(False)
-        for _ in range(self.config.backlog):
-            with contextlib.suppress(ConnectionError):
-                try:
-                    connection, _ = listener.accept()
-                except BlockingIOError:
-                    return
-                connection.setblocking(False)
-                state = self.lifespan.state
-                protocol = self.config.http_protocol_class(self.config, self.server_state, state)  # type: ignore[call-arg]
-                loop = asyncio.get_running_loop()
-                await loop.connect_accepted_socket(lambda protocol=protocol: protocol, connection)  # type: ignore[misc]
-
-    async def on_tick(self, counter: int) -> bool:  # ten times a second
-        if counter % 10 == 0:
-            look_at_all(list(self.server_state.connections), asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
-
-
-@contextlib.asynccontextmanager
-async def _serving(
+def _serving(
     app: object, listener: socket.socket, stop: asyncio.Event, proxies: Sequence[Network] = (), most: int = 0
-) -> AsyncIterator[None]:
-    """Serve an ASGI app on `listener` within the block; sets `stop` if the server dies.
+) -> contextlib.AbstractAsyncContextManager[None]:
+    """See `webserver.serving`."""
+    from microsub.cli.serving.webserver import serving
 
-    Headers from `proxies` about a client's address and scheme are trusted. Any other network may have `most`
-    connections (0: any number).
-    """
-    config = uvicorn.Config(
-        app,  # type: ignore[arg-type]  # any ASGI callable
-        http=bounded(most, proxies),
-        ws="none",
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=[str(network) for network in proxies],
-        timeout_graceful_shutdown=GRACE,
-    )
-    server = _Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    task.add_done_callback(lambda _: stop.set())
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await task
+    return serving(app, listener, stop, proxies, most)
 
 
 END_SECONDS = 9.5

@@ -1,0 +1,18 @@
+"""The links in the header of all pages."""
+
+from __future__ import annotations
+
+from microsub.reader.admin.frame import ADMIN
+from microsub.reader.channels.pages import CHANNELS
+from microsub.reader.follow.pages import FOLLOW
+from microsub.reader.settings.menu import SETTINGS
+from microsub.web.pages import N_
+
+NAVIGATION = (
+    ("/", N_("Reading"), False),
+    (FOLLOW, N_("Following"), False),
+    (CHANNELS, N_("Channels"), False),
+    (SETTINGS, N_("Settings"), False),
+    (ADMIN, N_("Administration"), True),
+)
+"""The links in the header of all pages for signed-in users: path, text, and whether only admins see it."""
