@@ -235,11 +235,13 @@ class Survey:
 
     async def _replace_failing(self, troubled: Sequence[str]) -> None:
         """Store the follows of these feeds as those that fail, but read those again that polls have changed since."""
-        wanted = {*await self._follows(troubled)}
-        turned = {name.rpartition("/")[2] for name in wanted.symmetric_difference(await self._failing.names())}
-        lasting = [name for name in wanted if name.rpartition("/")[2] not in turned]
-        now = await self._follows(sorted(await self._fail(sorted(turned))))
-        await replace(self._failing, dict.fromkeys([*lasting, *now], 0))
+        wanted, stored = {*await self._follows(troubled)}, {*await self._failing.names()}
+        turned = {name.rpartition("/")[2] for name in wanted ^ stored}
+        now = {*await self._follows(sorted(await self._fail(sorted(turned))))}
+        for some in batches(sorted(now - stored), _BATCH):
+            await self._failing.set(dict.fromkeys(some, 0))
+        for some in batches(sorted(name for name in stored - now if name.rpartition("/")[2] in turned), _BATCH):
+            await self._failing.delete(*some)
 
     async def _fail(self, feeds: Sequence[str]) -> set[str]:
         """Those of these feeds that can't be read."""

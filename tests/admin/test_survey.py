@@ -135,18 +135,21 @@ async def test_a_page_runs_a_quick_survey_itself(server: World) -> None:
 async def test_a_survey_keeps_signs_of_polls_that_end_meanwhile(server: World) -> None:
     """It takes long on a large server, and the next one is far away: what it read of a feed may be outdated."""
     failing, healed, unfollowed = [await _feed(server, name, failures="1") for name in ("failing", "healed", "left")]
-    broken = await _feed(server, "broken")
+    broken, late = await _feed(server, "broken"), await _feed(server, "late")
+    ended = [[(late, "1")], [(healed, "0"), (broken, "1")]]
+    seen: list[str] = []
 
     async def polled(name: str, args: Any) -> None:
-        if args[:2] == ("ZRANGE", keys.surveyed_failing()):
-            for feed, failures in ((healed, "0"), (broken, "1")):
+        if args[:2] == ("ZRANGE", keys.surveyed_failing()) or seen:  # before it is read, and once it has been
+            seen.append(name)
+            for feed, failures in ended.pop() if ended else ():
                 await server.feeds.update(feed, {"failures": failures})
                 await _survey(server).note(feed)
 
     await _survey(server).look(server.now)
     await server.feeds.unsubscribe(unfollowed, "ann", "home")
     await Survey(Between(server.redis, polled), server.feeds, server.schedule).look(server.now)
-    assert await _signs(server) == {failing, broken}
+    assert await _signs(server) == {failing, broken, late}
 
 
 async def test_of_two_polls_the_later_one_decides_about_a_sign(server: World) -> None:
