@@ -349,7 +349,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
         *display_routes(reader, displays, parts.following),
         *posts.routes(),
         *searches.routes(reader),
-        *listening.routes(reader),
+        *listening.routes(reader, read_state),
         *answering.routes(reader, parts.answers, parts.signing_in),
         *reading.routes(reader, stores.redis, parts.listeners, parts.images),
         *MarkForms(reader, parts.reading, read_state, saved, parts.quotas, undo).routes(),

@@ -453,6 +453,10 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         await expect(page.locator(".branch[data-uid=news] li")).to_have_text(re.compile("feed-1"))
         await expect(rows).to_have_count(5)
         await expect(page.locator("[data-channel=news] [data-count]")).to_have_text("2")
+        mark = page.locator(".post", has_text="feed-1").first.locator("[data-act=read]")
+        for count in ("1", "2"):  # in the channel where its posts are now
+            await mark.click()
+            await expect(page.locator("[data-channel=news] [data-count]")).to_have_text(count)
         await notice.get_by_role("button", name="Undo").click()
         await expect(page.get_by_role("status").filter(has_text="Undone for feed-1.")).to_be_visible()
         await expect(rows).to_have_count(6)

@@ -189,7 +189,7 @@ def test_marks_of_a_huge_post_are_quick() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "begins"), [("Short", "zero one"), ("A title " + 12 * "that goes on ", "… nine late")]
+    ("title", "begins"), [("Short", "zero one"), ("A title " + 12 * "that goes on ", "… late ten")]
 )
 def test_an_excerpt_in_a_list_leaves_room_for_the_title(title: str, begins: str) -> None:
     """Of a long title's line, little is left for the excerpt: it begins at the hit."""

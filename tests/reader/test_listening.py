@@ -182,6 +182,30 @@ async def test_times_in_an_episode_lead_to_their_moments(ann: ReadingVisitor) ->
     assert [one.text() for one in page.tree.css(".content [data-start]")] == ["1:02", "5:00"]
 
 
+async def test_an_episode_that_has_ended_is_read(ann: ReadingVisitor) -> None:
+    """Its post, not that of one which is skipped."""
+    paths = {name: await episode(ann, name, at=NOON + at) for at, name in enumerate(("one", "two"))}
+    for name, ended in (("one", {}), ("two", {"ended": "yes"})):
+        url = f"https://a.example/{name}.mp3"
+        page = await press(ann, paths[name], "play", url)
+        await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"remove": url, **ended})
+    assert await ann.titles("/channel/home") == ["one"]
+
+
+async def test_a_closed_queue_is_opened_again(ann: ReadingVisitor) -> None:
+    """From below the channels; an episode that is in the queue isn't added twice, and the page says so."""
+    path, url = await episode(ann, "one"), "https://a.example/one.mp3"
+    for said in ("Added to the queue.", "It is in the queue already."):
+        assert (await press(ann, path, "add", url)).tree.css_first("#done [data-text]").text() == said
+    page = await press(ann, await episode(ann, "two", at=NOON + 1), "play", "https://a.example/two.mp3")
+    await ann.browser.post(BAR, fields_of(page.form(BAR)) | {"close": "yes"})
+    closed = await ann.get("/channel/home")
+    assert closed.tree.css_first("#listening") is None
+    assert closed.form(BAR).css_first("button").text() == "Queue of 2 episodes"
+    await ann.browser.submit(closed, BAR, play="https://a.example/two.mp3")
+    assert queue(await ann.get("/channel/home")) == ["two", "one"]
+
+
 async def test_begun_episodes_make_room(ann: ReadingVisitor) -> None:
     """Players that were closed would otherwise fill the queue."""
     for number in range(MOST_EPISODES + 1):

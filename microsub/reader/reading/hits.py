@@ -19,6 +19,8 @@ _MARKED = 100_000
 """Characters of a post in which words are marked: as many as the index has."""
 _LOOKED_AT = 20_000
 """Characters of a post in which an excerpt is sought: a page has fifty posts."""
+_NARROW = 30
+"""Characters in which an excerpt begins with the marked word."""
 _AFTER = 240
 """Characters of an excerpt behind the first marked word."""
 
@@ -113,8 +115,8 @@ NO_HITS = SearchHits()
 
 
 def _start(text: str, hit: int, room: int) -> int:
-    """Where the shown part of a text begins, with some words before the hit."""
-    return text.rfind(" ", 0, max(0, hit - room // 3)) + 1
+    """Where the shown part of a text begins, with some words before the hit if there is room for them."""
+    return text.rfind(" ", 0, max(0, hit - (room // 3 if room > _NARROW else 0))) + 1
 
 
 def _marked(text: str, phrases: Sequence[Phrase]) -> Markup:

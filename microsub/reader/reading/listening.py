@@ -12,6 +12,7 @@ from starlette.routing import Route
 from microsub.base.errors import InvalidRequest
 from microsub.base.texts import N_
 from microsub.model.reader import (
+    GLOBAL,
     LONGEST_AUDIO,
     LONGEST_EPISODE,
     Episode,
@@ -22,14 +23,15 @@ from microsub.model.reader import (
 )
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import HOME, LISTENING
+from microsub.timelines import ReadState
 from microsub.web.headers import own_path
 from microsub.web.routes import form
 from microsub.web.visit import PageVisit
 
 
-def routes(reader: ReaderSite) -> list[Route]:
+def routes(reader: ReaderSite, read_state: ReadState) -> list[Route]:
     """The form of the bar with the player."""
-    return [form(reader.site, LISTENING, partial(_change, reader))]
+    return [form(reader.site, LISTENING, partial(_change, reader, read_state))]
 
 
 async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once: bool) -> None:
@@ -54,16 +56,18 @@ async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once
     await _revise(reader, visit, changed)
 
 
-async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
+async def _change(reader: ReaderSite, read_state: ReadState, visit: PageVisit) -> Response:
     """Play or remove an episode of the queue, empty it, close the player, or note a position.
 
-    The button's value is the episode's address. A closed player keeps its only episode if that is begun.
+    The button's value is the episode's address. A closed player keeps its only episode if that is begun. The post of
+    one that has `ended` is read.
     """
-    await reader.user(visit)
+    user, heard = await reader.user(visit), list[str]()
     fields, seconds = visit.form, visit.form.text("seconds")
     at = min(int(seconds), LONGEST_AUDIO) if seconds.isascii() and seconds.isdecimal() and len(seconds) < 12 else None
 
     def changed(queue: Sequence[Episode]) -> Sequence[Episode]:
+        heard[:] = [one.post for one in queue if "ended" in fields and one.url == fields.text("current")]
         if at is not None:
             queue = [replace(one, at=at) if one.url == fields.text("current") else one for one in queue]
         if "play" in fields:
@@ -75,6 +79,8 @@ async def _change(reader: ReaderSite, visit: PageVisit) -> Response:
     await _revise(
         reader, visit, changed, lambda stored: "play" not in fields and ("close" in fields or is_closed(stored))
     )
+    if heard:
+        await read_state.mark(user, GLOBAL, heard, "read", visit.now)
     if visit.request.headers.get("accept", "").startswith("application/json"):
         return Response(status_code=204)
     return visit.go(own_path(fields.text("back")) or HOME)

@@ -20,7 +20,7 @@ from microsub.base.texts import Sentence
 from microsub.base.ttl_cache import TtlCache
 from microsub.identity import has_hosted_profile
 from microsub.model.jf2 import PodcastChapter
-from microsub.model.reader import GLOBAL, MOST_OF_QUERY, SAVED, Cursor, Episode, PageQuery
+from microsub.model.reader import GLOBAL, MOST_OF_QUERY, SAVED, Cursor, Episode, PageQuery, episodes_in
 from microsub.outputs import OutputFeeds
 from microsub.reader.answering.answers import KINDS, Answer, Answers
 from microsub.reader.frame import ReaderSite
@@ -115,7 +115,7 @@ class PostPages:
             answering=await answering_state(self.answers, visit),
             answered=await self.answers.published(user, visit.query.get("answered", "")),
             written=visit.form.get("content", ""),
-            queued="queued" in visit.query,
+            queued=visit.query.get("queued", ""),
         )
 
     async def _turn(self, to: Turn, visit: PageVisit) -> Response:
@@ -191,9 +191,11 @@ class PostPages:
         for name in ("play", "add"):
             url = visit.form.text(name)
             if url and any(file.url == url and file.kind == "audio" for file in post.files):
+                is_known = any(one.url == url for one in episodes_in(visit.require_session().playing))
                 await put(self.reader, visit, Episode(post.id, url, post.heading), at_once=name == "play")
                 back = own_path(visit.form.text("back"))
-                return visit.go(back) if back else visit.go(f"{POST}/{post.id}", queued="yes" if name == "add" else "")
+                queued = "" if name == "play" else "before" if is_known else "now"
+                return visit.go(back) if back else visit.go(f"{POST}/{post.id}", queued=queued)
         raise NotFound(N_("The post no longer has this file."))
 
     async def _fetch_text(self, visit: PageVisit) -> Response:

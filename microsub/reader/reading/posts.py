@@ -329,7 +329,7 @@ def _lead(entry: Entry, hits: SearchHits, view: str) -> str:
     text = (content.text if content is not None else None) or ""
     if not (summary or text):
         text = html_to_text(content.html if content is not None and content.html else "")
-    room = _ROOM.get(view, _ROOM["full"]) if view != "list" else max(9, min(60, 90 - len(entry.name or "")))
+    room = _ROOM.get(view, _ROOM["full"]) if view != "list" else max(9, min(60, 75 - len(entry.name or "")))
     return hits.excerpt(room, excerpt(summary or text), summary, text)
 
 

@@ -9,4 +9,7 @@ async function tryAgain() {
   }
 }
 addEventListener("online", tryAgain);
+self.caches?.keys().then((names) => {
+  document.getElementById("kept").hidden = !names.some((name) => name.startsWith(`posts of ${document.querySelector(".home").pathname}`));
+});
 setInterval(tryAgain, PAUSE);

@@ -36,6 +36,18 @@ export function forget(name) {
   return left.length < kept.length ? about.undone : "";
 }
 
+const ACTS = { read: ["read", true], unread: ["read", false], above: ["read", true], all: ["read", true], save: ["save", true], unsave: ["save", false] };
+
+/** Call `show(id, act, on)` for each post that waiting marks change, the oldest first. */
+export function showWaiting(show) {
+  for (const { fields } of waiting().filter(({ form }) => form === "change")) {
+    const given = Object.fromEntries(fields);
+    for (const name of Object.keys(given).filter((field) => field in ACTS)) {
+      (given.page || given[name]).split(",").forEach((id) => show(id, ...ACTS[name]));
+    }
+  }
+}
+
 /** Send waiting data in order by `post`, which returns nothing if the network is still unavailable. */
 export async function sendWaiting(post) {
   for (let kept = waiting(); kept.length; kept = waiting()) {

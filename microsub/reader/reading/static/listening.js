@@ -1,5 +1,5 @@
 // The bar with the player: it goes on at its position on the next page, and the account keeps the position.
-import { say, tell } from "./marks.js";
+import { say, showState, tell } from "./marks.js";
 
 const EVERY = 15000; // milliseconds between two reports of the position
 const CLOSE = 2; // seconds
@@ -138,16 +138,20 @@ function prepare(starts) {
     }
   });
   audio.addEventListener("pause", () => audio.ended || audio !== sound() || report()); // a removed one pauses, too
-  audio.addEventListener("ended", () => change(bar().querySelector("form"), bar().querySelector("[data-next]"), true));
+  audio.addEventListener("ended", () => change(bar().querySelector("form"), bar().querySelector("[data-next]"), true, bar().dataset.post));
   if (starts || plays) {
     goOn(audio);
   }
 }
 
-/** Send a form without leaving the page: the reply has the bar as it is now. */
-async function change(form, button, plays) {
+/** Send a form without leaving the page: the reply has the bar as it is now. The episode of the post `heard` has ended. */
+async function change(form, button, plays, heard = "") {
   const body = new URLSearchParams(new FormData(form));
   body.set(button.name, button.value);
+  if (heard) {
+    body.set("ended", "yes");
+    showState(heard, "read", true);
+  }
   if (bar()?.contains(form) && sound().readyState) {
     const [last, isOver] = [placeIn(sound()), sound().duration - placeIn(sound()) < OVER];
     body.set("seconds", isOver ? 0 : Math.floor(last)); // the account keeps where another begins, or the player is closed

@@ -1,5 +1,5 @@
 // Marks and saves: sends the page's forms without leaving it, and shows the result from the server.
-import { forget, hasWaiting, keep, sendWaiting } from "./waiting.js";
+import { forget, hasWaiting, keep, sendWaiting, showWaiting } from "./waiting.js";
 
 const feed = document.getElementById("feed");
 const texts = document.getElementById("channels")?.dataset ?? {};
@@ -551,6 +551,7 @@ export function prepareForms() {
   const form = document.getElementById("change");
   if (form) {
     addEventListener("online", sendAll);
+    showWaiting(showState);
     sendAll();
   }
   sayAgain();

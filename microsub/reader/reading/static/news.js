@@ -331,6 +331,10 @@ function showMoved(notice) {
   document.querySelector("#done p")?.toggleAttribute("hidden", true); // of an earlier action
   showNote(notice);
   showCounts(JSON.parse(notice.dataset.counts));
+  const marks = document.getElementById("change");
+  if (feed && marks && !BUILT_IN.includes(feed.dataset.channel)) {
+    marks.elements.channel.value = "global"; // posts of this list are in another channel now
+  }
   for (const link of document.querySelectorAll("#channels [data-branch][aria-expanded=true]")) {
     showBranch(link).catch(() => {});
   }

@@ -222,6 +222,9 @@ function listen(more) {
   }
 }
 
+// The field that a menu is for: what is typed there would otherwise be keys of the page.
+document.addEventListener("toggle", ({ target }) => target.open && target.querySelector("[data-focus-open]")?.select(), true);
+
 // A field that the page is for, except where the keyboard would cover the page.
 if (!matchMedia("(hover: none) and (pointer: coarse)").matches) {
   const field = document.querySelector("[data-focus]");
