@@ -528,6 +528,7 @@ async function undo(form) {
   if (told) {
     const again = changed.get(id) || [];
     again.forEach((one) => showState(one, "read", false));
+    changed.has(id) || dispatchEvent(new Event("undone")); // of posts that an earlier page has marked
     changed.delete(id);
     mass = mass.undo === id ? NONE : mass;
     showChanged(told, again, 1);

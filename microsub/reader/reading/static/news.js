@@ -96,6 +96,7 @@ export function watchNews() {
     return;
   }
   setInterval(ask, PAUSE);
+  addEventListener("undone", ask);
   document.addEventListener("visibilitychange", listen);
   addEventListener("pagehide", () => source?.close());
   listen();
