@@ -127,8 +127,10 @@ async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None
             await press("u")
         assert page.url.endswith(SEARCH)
         first = await page.locator(".post").count()
-        await page.evaluate("document.getElementById('older').scrollIntoView()")
-        await page.locator(".post").nth(first).wait_for(state="attached")
+        more = "document.querySelectorAll('.post').length > first"
+        await page.wait_for_function(  # the page scrolls to where it stood, too
+            f"first => (document.getElementById('older').scrollIntoView(), {more})", arg=first
+        )
         await page.evaluate("scrollTo(0, 0)")
         await page.get_by_role("button", name="Mark these posts as read").click()
         await page.get_by_text(f"{first - 2} posts marked as read.").wait_for()  # two were opened
