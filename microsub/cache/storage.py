@@ -374,6 +374,10 @@ class DirectoryLock:
         self._file = file
         return True
 
+    def __del__(self) -> None:
+        """Release it with an object that nobody has any more: whoever took it in a thread may have been cancelled."""
+        self.release()
+
     def renew(self) -> None:
         """Nothing to do: it doesn't expire."""
 

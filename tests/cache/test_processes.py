@@ -256,3 +256,15 @@ def test_a_fork_begins_again(tmp_path: Path) -> None:
                 os._exit(code)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
+
+
+async def test_a_cancelled_request_leaves_no_lock(tmp_path: Path) -> None:
+    """Of a request that ends while a thread takes the lock of its copy, nobody has that lock."""
+    lock = DirectoryMapping(tmp_path).lock(URL)
+    taken = asyncio.create_task(asyncio.to_thread(lock.acquire))
+    await asyncio.sleep(0)
+    taken.cancel()
+    with suppress(asyncio.CancelledError):
+        await taken
+    del lock, taken
+    await wait_until(DirectoryMapping(tmp_path).lock(URL).acquire)

@@ -465,7 +465,7 @@ async def test_feeds_of_others_cant_be_chosen(ann: ReadingVisitor, server: World
     feed = (await server.feeds.ensure("https://bob.example/feed", server.now)).id
     before = await state(server, "bob")
     for box in (f"secret/{feed}", f"home/{feed}"):
-        assert (await choose(ann, [box], do="unfollow")).status == 400
+        assert (await choose(ann, [box], do="unfollow")).status == 404
     reply = await choose(ann, [*feeds, f"secret/{feed}"], do="unfollow")
     assert "You no longer follow 2 feeds." in await told(ann, reply)
     assert await state(server, "bob") == before

@@ -112,7 +112,7 @@ class ChosenFeeds:
             for one in some
             if names & {f"{uid}/{one.feed}", one.feed} and uid != SAVED
         ]
-        if not chosen and all(map(ITEM_ID.fullmatch, names)) and names:
+        if not chosen and names and all(ITEM_ID.fullmatch(name.rpartition("/")[2]) for name in names):
             raise NotFound(N_("You don’t follow this feed."))
         if not chosen:
             raise InvalidRequest(N_("Choose the feeds first: tick the boxes before their names."))

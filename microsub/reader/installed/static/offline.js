@@ -9,7 +9,9 @@ async function tryAgain() {
   }
 }
 addEventListener("online", tryAgain);
-self.caches?.keys().then((names) => {
-  document.getElementById("kept").hidden = !names.some((name) => name.startsWith(`posts of ${document.querySelector(".home").pathname}`));
+const LONGEST = 3 * 86400000; // milliseconds for which the service worker shows what was kept
+const way = document.getElementById("kept");
+self.caches?.match(`${way.querySelector("a").href}?whole=1`, { ignoreVary: true }).then((kept) => {
+  way.hidden = !(kept && Date.now() - Date.parse(kept.headers.get("date")) < LONGEST);
 });
 setInterval(tryAgain, PAUSE);

@@ -38,14 +38,31 @@ export function forget(name) {
 
 const ACTS = { read: ["read", true], unread: ["read", false], above: ["read", true], all: ["read", true], save: ["save", true], unsave: ["save", false] };
 
+/** The ids of the posts of a channel that this page shows; All has those of every channel. */
+function shownOf(channel) {
+  const open = document.getElementById("feed")?.dataset.channel;
+  const posts = [...document.querySelectorAll(".post")].filter((post) => channel === "global" || (post.dataset.in ?? open) === channel);
+  return posts.map((post) => post.dataset.id);
+}
+
+/** What waiting data does to posts of this page: lists of ids, with an action and whether it is on. */
+function effects({ form, fields }) {
+  const given = Object.fromEntries(fields);
+  if (form === "mark-all") {
+    return given.older || given.source ? [] : [[shownOf(given.channel), "read", true]]; // of some posts, nobody here knows which
+  }
+  const names = form === "change" ? Object.keys(given).filter((field) => field in ACTS) : [];
+  return names.map((name) => [(given.page || given[name]).split(","), ...ACTS[name]]);
+}
+
 /** Call `show(id, act, on)` for each post that waiting marks change, the oldest first. */
 export function showWaiting(show) {
-  for (const { fields } of waiting().filter(({ form }) => form === "change")) {
-    const given = Object.fromEntries(fields);
-    for (const name of Object.keys(given).filter((field) => field in ACTS)) {
-      (given.page || given[name]).split(",").forEach((id) => show(id, ...ACTS[name]));
-    }
-  }
+  waiting().flatMap(effects).forEach(([ids, act, on]) => ids.forEach((id) => show(id, act, on)));
+}
+
+/** The ids of this page's posts that waiting data of that name marks. */
+export function waitingIds(name) {
+  return waiting().filter((one) => one.name === name).flatMap(effects).flatMap(([ids]) => ids);
 }
 
 /** Send waiting data in order by `post`, which returns nothing if the network is still unavailable. */

@@ -1,5 +1,5 @@
 // Marks and saves: sends the page's forms without leaving it, and shows the result from the server.
-import { forget, hasWaiting, keep, sendWaiting, showWaiting } from "./waiting.js";
+import { forget, hasWaiting, keep, sendWaiting, showWaiting, waitingIds } from "./waiting.js";
 
 const feed = document.getElementById("feed");
 const texts = document.getElementById("channels")?.dataset ?? {};
@@ -197,7 +197,7 @@ async function post(form, waited) {
       sent.set(waited.name, told.undo);
       counted = told.unread;
       if (mass.undo === waited.name) {
-        changed.set(told.undo, changed.get(waited.name));
+        changed.has(waited.name) && changed.set(told.undo, changed.get(waited.name));
         mass = { ...mass, text: told.text, undo: told.undo };
       }
     }
@@ -453,7 +453,9 @@ export const isNextUndone = (noted) => own.at(-1) === noted && noted?.turn > mas
  * first, or else undo the marks of many posts, which keep what is older; says so if there is nothing.
  */
 export async function takeBack(find) {
-  await marking;
+  for (let waited = null; waited !== marking; await waited) {
+    waited = marking; // before which another press may have taken something back
+  }
   const button = find();
   own = own.filter(({ ids, lasts }) => ids.length && lasts > Date.now());
   const last = own.at(-1);
@@ -520,18 +522,18 @@ async function undo(form) {
     }
     return;
   }
+  const marked = changed.get(id) ?? waitingIds(id); // of an earlier page, perhaps
   const dropped = id && forget(id);
   if (dropped) {
     shiftBack(id);
   }
   const told = dropped ? { unread: {}, text: dropped } : id && (await (marking = send(form, { undo: sent.get(id) || id })));
   if (told) {
-    const again = changed.get(id) || [];
-    again.forEach((one) => showState(one, "read", false));
+    marked.forEach((one) => showState(one, "read", false));
     changed.has(id) || dispatchEvent(new Event("undone")); // of posts that an earlier page has marked
     changed.delete(id);
     mass = mass.undo === id ? NONE : mass;
-    showChanged(told, again, 1);
+    showChanged(told, marked, 1);
     if (told.undo) {
       sayMass(told.before, told.undo, told.turn, Date.now() + UNDOABLE_ONE, told.text); // the marks before these
     } else {

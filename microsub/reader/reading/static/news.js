@@ -332,10 +332,6 @@ function showMoved(notice) {
   document.querySelector("#done p")?.toggleAttribute("hidden", true); // of an earlier action
   showNote(notice);
   showCounts(JSON.parse(notice.dataset.counts));
-  const marks = document.getElementById("change");
-  if (feed && marks && !BUILT_IN.includes(feed.dataset.channel)) {
-    marks.elements.channel.value = "global"; // posts of this list are in another channel now
-  }
   for (const link of document.querySelectorAll("#channels [data-branch][aria-expanded=true]")) {
     showBranch(link).catch(() => {});
   }
@@ -351,6 +347,11 @@ async function change(address, body) {
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
   const [notice, alert] = [page.querySelector(".moved"), page.querySelector("[role=alert]")];
   if (notice) {
+    const marks = document.getElementById("change");
+    const [open, isMove] = [feed?.dataset.channel, body.get("do") === "move"];
+    if (marks && (isMove ? body.get("feed").startsWith(`${open}/`) : !body.has("do"))) {
+      marks.elements.channel.value = isMove ? "global" : open; // posts of this list are in another channel now, or here again
+    }
     showMoved(document.adoptNode(notice));
   } else {
     complain(alert?.textContent ?? reply.statusText);
