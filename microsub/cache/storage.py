@@ -375,7 +375,7 @@ class DirectoryLock:
         return True
 
     def __del__(self) -> None:
-        """Release it with an object that nobody has any more: whoever took it in a thread may have been cancelled."""
+        """Release it with its last reference: a request that took it in a thread may have been cancelled meanwhile."""
         self.release()
 
     def renew(self) -> None:
