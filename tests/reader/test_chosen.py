@@ -477,6 +477,14 @@ async def test_feeds_of_others_cant_be_chosen(ann: ReadingVisitor, server: World
     assert await state(server, "bob") == before
 
 
+@pytest.mark.parametrize("page", ["//evil.example/", "home\r\nx: y", "x" * 60_000])
+async def test_a_page_that_is_no_channel_is_left_out(ann: ReadingVisitor, feeds: list[str], page: str) -> None:
+    """The result leads to all feeds, and isn't longer."""
+    reply = await choose(ann, feeds[:1], do="pause", page=page)
+    assert reply.location.startswith("/feed?sort=name&result=")
+    assert "one.example is paused." in await told(ann, reply)
+
+
 async def test_names_are_text(ann: ReadingVisitor, server: World, feeds: list[str]) -> None:
     """Names with markup, in the table, in its boxes and in the result."""
     name = "<script>alert(1)</script> & \"quoted\" 'name'"

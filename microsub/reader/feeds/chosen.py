@@ -18,7 +18,7 @@ from microsub.accounts import Most
 from microsub.base.errors import InvalidRequest, NotFound, RequestError, StoreError, StoreUnavailable, StoreUnreached
 from microsub.base.texts import N_, Sentence
 from microsub.feeds import FeedRecord, Feeds
-from microsub.model.reader import SAVED, Subscription
+from microsub.model.reader import NAME, SAVED, Subscription
 from microsub.model.settings import FollowSettings, FullTextChoice
 from microsub.reader.channel_list import ChannelLink
 from microsub.reader.frame import ReaderSite
@@ -95,7 +95,8 @@ class ChosenFeeds:
         if len(names) > MOST_CHOSEN:
             raise InvalidRequest(Sentence(N_("Choose at most {most} feeds at once."), most=MOST_CHOSEN))
         target = await self._target(visit) if act in {"move", "copy"} else None
-        return await self.do(visit, act, names, target, page=visit.form.text("page"))
+        page = visit.form.text("page")
+        return await self.do(visit, act, names, target, page=page if NAME.match(page) else "")
 
     async def do(
         self, visit: PageVisit, act: Act, names: Set[str], target: ChannelLink | None = None, *, page: str = ""
