@@ -9,6 +9,7 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.base.clock import DAY
 from microsub.base.digests import sha256_hex
 from microsub.reader.follow.pages import FOLLOW
 from microsub.web.headers import page_headers
@@ -19,6 +20,8 @@ from microsub.web.visit import PageSite, PageVisit
 
 OFFLINE = "/offline"
 _UNREAD = "/channel/global"
+_LONGEST = 3 * DAY * 1000
+"""Milliseconds for which the posts that a browser has kept are shown."""
 MANIFEST, WORKER = "/app.webmanifest", "/service-worker.js"
 
 
@@ -29,7 +32,7 @@ def routes(site: PageSite) -> list[Route]:
 
 async def _offline(visit: PageVisit) -> Response:
     visit.session = None  # it is stored, and others may use the browser later
-    return visit.page("offline.html")
+    return visit.page("offline.html", longest=_LONGEST)
 
 
 async def _manifest(visit: PageVisit) -> Response:
@@ -70,5 +73,5 @@ async def _worker(visit: PageVisit) -> Response:
     shell |= {"home": pages.href("/"), "icon": pages.static("icon.svg")}
     shell |= {"posts": f"posts of {pages.href('/')} ", "lists": [pages.href("/"), pages.href(_UNREAD)]}
     shell |= {"kept": pages.href(f"{_UNREAD}?whole=1"), "ended": [pages.href("/sign-in"), pages.href("/enrol")]}
-    script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"][0]
+    script = b"const SHELL = " + orjson.dumps({**shell, "longest": _LONGEST}) + b";\n" + pages.files["worker.js"][0]
     return Response(script, headers={**page_headers(), "content-type": "text/javascript; charset=utf-8"})

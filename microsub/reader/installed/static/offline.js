@@ -9,9 +9,8 @@ async function tryAgain() {
   }
 }
 addEventListener("online", tryAgain);
-const LONGEST = 3 * 86400000; // milliseconds for which the service worker shows what was kept
 const way = document.getElementById("kept");
 self.caches?.match(`${way.querySelector("a").href}?whole=1`, { ignoreVary: true }).then((kept) => {
-  way.hidden = !(kept && Date.now() - Date.parse(kept.headers.get("date")) < LONGEST);
+  way.hidden = !(kept && Date.now() - Date.parse(kept.headers.get("date")) < way.dataset.longest); // as long as the service worker shows it
 });
 setInterval(tryAgain, PAUSE);

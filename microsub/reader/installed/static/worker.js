@@ -14,8 +14,6 @@ async function tidyUp() {
 }
 addEventListener("activate", (event) => event.waitUntil(tidyUp()));
 
-const LONGEST = 3 * 86400000; // milliseconds
-
 /** Delete what was kept to be read. */
 async function forgetPosts() {
   const names = (await caches.keys()).filter((name) => name.startsWith(SHELL.posts));
@@ -25,7 +23,7 @@ async function forgetPosts() {
 /** The page for an address without a network. */
 async function offline(path) {
   const kept = SHELL.lists.includes(path) && (await caches.match(SHELL.kept, { ignoreVary: true }));
-  const isFresh = kept && Date.now() - Date.parse(kept.headers.get("date")) < LONGEST;
+  const isFresh = kept && Date.now() - Date.parse(kept.headers.get("date")) < SHELL.longest;
   return isFresh ? kept : caches.match(SHELL.page);
 }
 
