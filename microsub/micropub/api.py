@@ -1,7 +1,7 @@
 """`/micropub` for posts of sources, `/media` for their files, `/posts` for the posts' pages.
 
-Specs: https://www.w3.org/TR/micropub/; RFC 6750 for the token, which is in the header or in the form, never in both and
-never in an address. Pages and files are visible to everybody who has their addresses, which can't be guessed.
+Specs: https://www.w3.org/TR/micropub/; RFC 6750 for the token, which is in the header or in the form, or the same in
+both, and never in an address. Pages and files are visible to everybody who has their addresses, which can't be guessed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The content of an output feed: items added by hand or from a channel, and the document made of them.
 
-A feed is brought up to date when it is requested: it reads what arrived in its channel or search, and publishes edited
-posts again. The order of arrival shows what is new, so nothing is missed, however much or old it is; each feed records
-its position in it. One request reads a limited number of items, and the next one continues. Posts of a feed stay in the
-store (`admin.sweep`) even if they leave all timelines.
+A feed is brought up to date when it is requested, so an unread one costs no writes: it reads what arrived in its
+channel or search, and publishes edited posts again. The order of arrival shows what is new, so nothing is missed,
+however much or old it is; each feed records its position in it. One request reads a limited number of items, and the
+next one continues. Posts of a feed stay in the store (`admin.sweep`) even if they leave all timelines.
 """
 
 from __future__ import annotations

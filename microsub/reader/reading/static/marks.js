@@ -246,7 +246,7 @@ function hide() {
   bar.querySelector("p").hidden = true;
 }
 
-// The list of channels ends above messages, wherever it begins.
+// A list of lines has no empty place for messages, so the list of channels ends above them, wherever it begins.
 const notes = document.querySelector(".notes") ?? bar;
 
 function room() {
