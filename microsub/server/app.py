@@ -407,6 +407,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             search=parts.search,
             entered=parts.entered,
             chosen=chosen,
+            read_state=read_state,
         ).routes(),
         *admin.routes(
             site,

@@ -91,6 +91,24 @@ async def test_settings_that_cant_be(ann: ReadingVisitor, server: World, field: 
     assert not await own(server, feed)
 
 
+@pytest.mark.parametrize("to", ["home", "later"])
+async def test_a_filter_of_a_feed_applies_to_existing_posts(ann: ReadingVisitor, server: World, to: str) -> None:
+    """Its excluded posts are marked as read, those of other feeds aren't; the undo works after a move, too."""
+    await ann.publish("alpha", "beta")
+    await server.publish(OTHER, *posts("beta 2", host="other.example"))
+    await ann.reader.post(action="follow", channel="home", url=OTHER)
+    feed = await feed_of(server)
+    await server.channels.create("ann", "Later", server.now, "later")
+    sent = await save(ann, feed, to=to, exclude_words="beta", past="read")
+    assert await ann.reader.unread(to) == (2 if to == "home" else 1)
+    page = await ann.get(sent.location)
+    assert page.tree.css_first("[data-text]").text() == "1 post marked as read."
+    undone = await ann.browser.submit(page, "/marks/undo")
+    assert await ann.reader.unread(to) == (3 if to == "home" else 2)
+    assert (await ann.get(undone.location)).tree.css_first("[data-text]").text() == "1 post marked as unread."
+    assert (await own(server, feed, to)).filter.exclude_words == ("beta",)
+
+
 async def test_a_feed_moves_with_its_settings(ann: ReadingVisitor, server: World) -> None:
     """The form leads to the page in the other channel."""
     feed = await feed_of(server)
@@ -571,6 +589,12 @@ async def test_selectors_of_full_texts_are_kept_and_tried(ann: ReadingVisitor, s
     assert "The latest posts are read again" in (await ann.get(saved.location)).tree.css_first("[role=status]").text()
     saved = await save(ann, feed, article="article .text", article_without=".share", view="list")
     assert (await ann.get(saved.location)).tree.css_first("[role=status]").text() == "Saved."
+    await server.channels.create("ann", "Later", server.now, "later")
+    moved = await ann.get((await save(ann, feed, to="later", article="main")).location)
+    said = [one.text() for one in moved.tree.css("[role=status] p, p[role=status]")]
+    assert "The latest posts are read again" in said[0]
+    assert said[1].endswith("is now in Later.")
+    await save(ann, feed, "later", to="home", article="article .text")
     await save(ann, feed, view="")
     assert (await own(server, feed)).article == "article .text"
     page = await ann.get(f"/feed/{feed}/settings")

@@ -104,11 +104,8 @@ async def _set_filter(
             return await _filter(reader, channels, reading, undo, visit)
         return visit.go(address, fragment="trial")
     await channels.set_settings(user, uid, changed, visit.now)
-    record = None
-    if "past" in visit.form:
-        refused = await _refused_unread(reading, visit, uid, changed.filters)
-        record = await undo.remember(user, await read_state.mark_here(user, uid, refused, visit.now))
-    return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=record.id if record is not None else "")
+    name = await mark_refused(reading, undo, read_state, visit, uid, changed.filters) if "past" in visit.form else ""
+    return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=name)
 
 
 _FILTER_FIELDS = ("exclude_words", "include_words", "kinds_are", "kind")
@@ -155,12 +152,20 @@ async def tried(
     return count, refused, since
 
 
-async def _refused_unread(reading: ReaderViews, visit: PageVisit, uid: str, filters: Filters) -> list[str]:
-    """Those of the newest unread posts that the filter rejects."""
+async def mark_refused(
+    reading: ReaderViews, undo: UndoRecords, read_state: ReadState, visit: PageVisit, uid: str, filters: Filters,
+    feed: str | None = None, to: str = "",
+) -> str:  # fmt: skip
+    """Mark the newest unread posts that the filter rejects as read; returns the name of the undo record, '' for none.
+
+    Posts of a channel, or of one `feed` in it, which moves `to` another one afterwards.
+    """
     found = list[str]()
-    async for posts in _newest(reading, visit, uid, PageQuery(TRIED, view="unread"), MARKED, PAGES_MARKED):
+    async for posts in _newest(reading, visit, uid, PageQuery(TRIED, None, None, "unread", feed), MARKED, PAGES_MARKED):
         found += [item for item, *_ in await _refused(visit, posts, filters)]
-    return found
+    marked = await read_state.mark_here(visit.user, uid, found, visit.now)
+    record = await undo.remember(visit.user, marked | ({to: marked.get(uid, ())} if to else {}))
+    return record.id if record is not None else ""
 
 
 async def _newest(

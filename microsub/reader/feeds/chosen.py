@@ -99,11 +99,13 @@ class ChosenFeeds:
         return await self.do(visit, act, names, target, page=page if NAME.match(page) else "")
 
     async def do(
-        self, visit: PageVisit, act: Act, names: Set[str], target: ChannelLink | None = None, *, page: str = ""
-    ) -> Response:
+        self, visit: PageVisit, act: Act, names: Set[str], target: ChannelLink | None = None, *, page: str = "",
+        said: Mapping[str, str] | None = None,
+    ) -> Response:  # fmt: skip
         """Do it with feeds that are named by id, perhaps with the channel before it; `target` is of a move or copy.
 
-        Leads to all feeds, or if it was done on a feed's page, in the channel `page`, to that as long as it exists.
+        Leads to all feeds, or if it was done on a feed's page, in the channel `page`, to that as long as it exists,
+        and whose address then has what is `said`, too.
         """
         user = await self.reader.user(visit)
         everywhere = await self.channels.all_subscriptions(user)
@@ -154,7 +156,7 @@ class ChosenFeeds:
                 of = [(link.name, (feed, link.uid) in left) for link in links if link.uid in holders[feed]]
                 out, rest = (", ".join(one for one, is_out in of if is_out is wanted) for wanted in (True, False))
                 result.still |= {feed: (out, rest)} if rest else {}
-        return await self._told(visit, result, kept)
+        return await self._told(visit, result, kept, said)
 
     async def change_address(
         self, visit: PageVisit, user: str, follow: Subscription, name: str, url: str
@@ -313,7 +315,9 @@ class ChosenFeeds:
             raise NotFound(N_("There is no such channel."))
         return found
 
-    async def _told(self, visit: PageVisit, result: ChosenResult, kept: UndoRecord) -> Response:
+    async def _told(
+        self, visit: PageVisit, result: ChosenResult, kept: UndoRecord, said: Mapping[str, str] | None = None
+    ) -> Response:
         """Lead to the result, after waiting for a store that has stopped; one that stays away still has the undo."""
         for pause in (*_PAUSES, None):
             try:
@@ -325,7 +329,8 @@ class ChosenFeeds:
         is_followed = result.done and not result.left and result.act != "unfollow"
         if is_followed and (result.page or result.undone == "address"):
             uid = result.channel if result.act == "move" else result.page
-            return visit.go(f"{FEED}/{next(iter(result.done))}/settings", fragment="top", channel=uid, result=kept.id)
+            about = {"channel": uid, **(said or {}), "result": kept.id}
+            return visit.go(f"{FEED}/{next(iter(result.done))}/settings", fragment="top", **about)
         return self._go(visit, kept.id)
 
     def _go(self, visit: PageVisit, result: str) -> Response:

@@ -29,7 +29,7 @@ from microsub.model.settings import NO_SETTINGS, FeedView, FollowSettings, FullT
 from microsub.model.sign_ins import MOST_HEADERS, sign_in_headers
 from microsub.polling import PollOnRequest, free_again, waits_for_refresh
 from microsub.reader.channel_list import ChannelLink
-from microsub.reader.channels.filters import tried, words_in
+from microsub.reader.channels.filters import mark_refused, tried, words_in
 from microsub.reader.channels.pages import EXPECTED, number_in
 from microsub.reader.feeds.address import FeedThere, address_entered
 from microsub.reader.feeds.chosen import ChosenFeeds
@@ -44,6 +44,7 @@ from microsub.timelines import (
     Followed,
     Following,
     ReaderViews,
+    ReadState,
     SignedFeeds,
     choice_of,
     feed_name,
@@ -101,6 +102,7 @@ class FeedPages:
     search: Search
     entered: EnteredAddresses
     chosen: ChosenFeeds
+    read_state: ReadState
 
     def routes(self) -> list[Route]:
         """The routes of this module."""
@@ -125,13 +127,14 @@ class FeedPages:
         """What a feed is, its condition, and the user's settings for it; feeds found `there`, at another address."""
         user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
-        links, record, effective, may, since, result = await asyncio.gather(
+        links, record, effective, may, since, result, (marked, undo) = await asyncio.gather(
             self.reader.links(visit),
             self.feeds.get(follow.feed),
             self.settings_of(user, uid),
             self._may_set_requests(visit, follow.feed),
             self.channels.automatic_since(),
             self.chosen.result(visit),
+            self.chosen.undo.said(visit),
         )
         record = record or FeedRecord(follow.feed, follow.url)
         own, trial, shown, said = follow.settings, None, None, (follow.name or "", uid)
@@ -158,6 +161,8 @@ class FeedPages:
             of_address="url" in visit.form,
             there=there,
             result=result,
+            marked=marked,
+            undo=undo,
             about=record.description or "",
             photo=(await self._pictures(visit))(record.icon or ""),
             condition=FeedCondition.of(record, visit.now),
@@ -197,10 +202,13 @@ class FeedPages:
         await self.following.change(
             user, uid, follow.feed, visit.now, name=name, settings=wanted, former=follow.settings
         )
+        said = {"done": "texts"} if Selectors.of(wanted) != Selectors.of(follow.settings) else {}
+        if "past" in visit.form:
+            to, at = target.uid if target is not None else "", (visit, uid, wanted.filter, follow.feed)
+            said["undo"] = await mark_refused(self.reading, self.chosen.undo, self.read_state, *at, to)
         if target is not None:
-            return await self.chosen.do(visit, "move", {f"{uid}/{follow.feed}"}, target, page=uid)
-        read_again = Selectors.of(wanted) != Selectors.of(follow.settings)
-        return self._go(visit, uid, follow, done="texts" if read_again else "yes")
+            return await self.chosen.do(visit, "move", {f"{uid}/{follow.feed}"}, target, page=uid, said=said)
+        return self._go(visit, uid, follow, **{"done": "yes", **said})
 
     async def _target(self, visit: PageVisit, uid: str) -> ChannelLink | None:
         """The channel to which the form moves the feed; None if it stays."""
