@@ -17,7 +17,7 @@ from microsub.base.plaintext import normalised
 from microsub.base.urls import canonical_feed_url
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds import FeedRecord, Feeds, is_public
-from microsub.formats.feed_links.links import FeedLink
+from microsub.formats.feed_links import MAX_LINKS, FeedLink
 
 FRESH_SECONDS = 300.0
 """How long a process caches the list: a search by words may be that much out of date."""
@@ -28,7 +28,7 @@ PUBLIC_FROM = 2
 WRITTEN = "written"
 """The format of a feed that only programs write."""
 
-MAX_RESULTS = 50
+MAX_RESULTS = MAX_LINKS
 MOST_WORDS = 20
 """Distinct words of a search that count; further words are ignored."""
 _BATCH = 500

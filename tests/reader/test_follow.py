@@ -127,6 +127,21 @@ async def test_another_site_fills_in_the_field_but_starts_no_search(
     assert (preview.location.startswith("/follow?q=")) is not searches
 
 
+async def test_the_other_feeds_of_an_address_stay(ann: ReadingVisitor) -> None:
+    """After one is followed, or that is undone; a search that has stopped at its limit says so."""
+    links = "".join(f"<a href=/feed{number}.xml>Feed {number}</a>" for number in range(60))
+    ann.server.web.documents[SITE] = f"<html><title>Site</title>{links}</html>".encode(), "text/html"
+    found = await ann.get(f"/follow?q={quote(SITE)}")
+    assert "50 feeds found" in found.text
+    assert "The search stops at this number" in found.text
+    sent = await ann.browser.submit(found, "/follow", {"url": f"{SITE}feed1.xml"}, channel="later")
+    done = await ann.get(sent.location)
+    assert [one.text() for one in done.tree.css("[role=note]")] == ["You already follow it in Later."]
+    assert (len(done.tree.css(".candidates > li")), done.tree.css_first("[data-focus]")) == (50, None)
+    undone = await ann.get((await ann.browser.submit(done, "/follow/end")).location)
+    assert (len(undone.tree.css(".candidates > li")), undone.tree.css("[role=note]")) == (50, [])
+
+
 async def test_a_feed_is_followed_in_a_channel_that_is_made_for_it(ann: ReadingVisitor) -> None:
     """By its name, or as Home if none is typed."""
     await _site(ann.server)

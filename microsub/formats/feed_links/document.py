@@ -32,7 +32,6 @@ from microsub.parsing.task import Task
 
 MAX_LINKS = 50
 _MOST_ELEMENTS = 2000
-_MOST_MENTIONED = 10
 _MOST_METAS = 50
 _LONGEST_FORWARD = 32 * 1024
 # Redirects within ten seconds; slower ones are for people who have read the page.
@@ -248,7 +247,7 @@ def _mentioned(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
         for node in tree.css("a[href]")[:_MOST_ELEMENTS]
     )
     # Links with the address of a feed come before links that only have the name of one.
-    links = islice((link for link in found if link), _MOST_MENTIONED)
+    links = islice((link for link in found if link), MAX_LINKS)
     yield from sorted(links, key=lambda link: not looks_like_feed(link.url))
 
 

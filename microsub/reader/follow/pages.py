@@ -12,7 +12,7 @@ from microsub.accounts import UserQuotas
 from microsub.base.errors import NotFound, RequestError
 from microsub.base.texts import N_
 from microsub.base.urls import mask_credentials, with_password, without_credentials
-from microsub.discovery import HIDDEN, WRITTEN, EnteredAddresses, Search, SearchAnswer
+from microsub.discovery import HIDDEN, MAX_RESULTS, WRITTEN, EnteredAddresses, Search, SearchAnswer
 from microsub.feeds import Feeds
 from microsub.formats.feed_links import FeedLink
 from microsub.model.settings import SettingsOf
@@ -115,6 +115,7 @@ class FollowPages:
             own=await self._own(visit, everywhere, answer) if answer is not None else [],
             candidates=[] if answer is None else await self._candidates(visit, user, answer.feeds),
             searched=answer is not None,
+            most=MAX_RESULTS,
             is_elsewhere=answer is not None and answer.is_elsewhere,
             trouble="" if answer is None else answer.trouble or "",
             is_locked=answer is not None and answer.is_locked,
@@ -155,7 +156,7 @@ class FollowPages:
             uid = channel.uid
         followed = await self.signed.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
         title = visit.form.text("title")[:MOST_OF_NAME]
-        return visit.go(FOLLOW, feed=followed.record.id, channel=uid, title=title)
+        return visit.go(FOLLOW, q=visit.form.text("q"), feed=followed.record.id, channel=uid, title=title)
 
     async def _unfollow(self, visit: PageVisit) -> Response:
         """End a follow that has just begun."""
@@ -164,7 +165,7 @@ class FollowPages:
         record = await self.feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
         if record is not None:
             await self.following.unfollow(user, uid, record.url, visit.now)
-        return visit.go(FOLLOW, channel=uid, done="yes")
+        return visit.go(FOLLOW, q=visit.form.text("q"), channel=uid, done="yes")
 
     async def _candidates(self, visit: PageVisit, user: str, found: Sequence[FeedLink]) -> list[FeedCandidate]:
         followers = await followers_of(self.channels, self.feeds, user, [link.url for link in found])
@@ -206,8 +207,8 @@ def _asked(visit: PageVisit) -> str:
     """The text to search for. Programs that share an address send it as `url` or `text`."""
     given = [
         *(visit.query.get(name, "").strip() for name in ("q", "url", "text")),
-        visit.form.text("url"),
         visit.form.text("q"),
+        visit.form.text("url"),
     ]
     return next(filter(None, given), "")
 
