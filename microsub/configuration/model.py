@@ -101,7 +101,7 @@ def _no_query(text: str) -> str | None:
     try:
         parsed(text, time.time())
     except QueryUnreadable as error:
-        return f"with {error.found} instead of {error.expected} at character {error.position}"
+        return f"with {error.found} at character {error.position} instead of {error.expected}"
     return None
 
 

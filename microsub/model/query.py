@@ -87,7 +87,11 @@ _QUOTES = str.maketrans("“”„«»", '"""""')
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _AGO = re.compile(r"(\d{1,5})([dwmy])", re.ASCII | re.IGNORECASE)
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
-_DATES = "a day such as 2024-05-31, 2024-05 or 2024, or a time back from now such as 7d, 2w, 3m or 1y"
+_AFTER_OR = 'a word or phrase after it, as in boat OR ship; "OR" in quotes is a word'
+_DATES = (
+    "a day as in before:2024-05-31, before:2024-05 or before:2024, or a time back from now as in after:7d, after:2w, "
+    "after:3m or after:1y"
+)
 
 
 def parsed(text: str, now: float) -> PostQuery:
@@ -100,15 +104,17 @@ def parsed(text: str, now: float) -> PostQuery:
     for piece in _pieces(text):
         if piece.is_or:
             if joined or not reading.can_be_joined:
-                raise QueryUnreadable(piece.at, "'OR'", 'a word or phrase before it; "OR" in quotes is a word')
+                raise QueryUnreadable(
+                    piece.at, "'OR'", 'a word or phrase before it, as in boat OR ship; "OR" in quotes is a word'
+                )
             joined, last = True, piece
             continue
         if reading.take(piece, joined=joined):
             joined = False
     if joined:
-        raise QueryUnreadable(last.at, "'OR' at the end", 'a word or phrase after it; "OR" in quotes is a word')
+        raise QueryUnreadable(last.at, "'OR'", _AFTER_OR)
     if reading.is_empty:
-        raise QueryUnreadable(1, f"'{shown(text)}'", "a word to look for")
+        raise QueryUnreadable(1, f"'{shown(text)}'", "a word to look for, as in boat or boat -ship")
     return reading.query()
 
 
@@ -123,7 +129,8 @@ def _pieces(text: str) -> Iterator[_Piece]:
         assert found is not None  # the pattern also matches the empty text
         minus, name, quoted, end, bare = found.groups()
         if quoted is not None and not end:
-            raise QueryUnreadable(found.start(3), "a quotation mark", "a closing one after the phrase")
+            expected = 'a second quotation mark after the phrase, as in "old boat"'
+            raise QueryUnreadable(found.start(3), f"'{shown(text[found.start(3) - 1 :])}'", expected)
         if quoted is None and bare == "" and name is None:
             yield _Piece(at + 1, minus or text[at])  # only a sign
         else:
@@ -158,7 +165,9 @@ class _Reading:
         take = _CONDITIONS.get(piece.field)
         if take is not None:
             if joined:
-                raise QueryUnreadable(piece.at, f"'{piece.field}:' after 'OR'", "a condition without 'OR'")
+                raise QueryUnreadable(
+                    piece.at, f"'{piece.field}:' after 'OR'", "a condition without 'OR', as in boat is:unread"
+                )
             take(self, piece)
             self.can_be_joined = False
             return True
@@ -198,7 +207,7 @@ class _Reading:
 
     def _moment(self, piece: _Piece) -> float:
         if piece.excluded:
-            raise QueryUnreadable(piece.at, f"'-{piece.field}:'", "the condition without '-'")
+            raise QueryUnreadable(piece.at, f"'-{piece.field}:'", "the condition without '-', as in before:2024")
         try:
             if ago := _AGO.fullmatch(piece.text):
                 back = timedelta(days=int(ago[1]) * _DAYS[ago[2].lower()])
@@ -224,13 +233,17 @@ def _term(piece: _Piece) -> Term | None:
     text = piece.text
     if piece.field == "kind":
         if text.lower() not in POST_TYPES:
-            raise QueryUnreadable(piece.at, f"'kind:{shown(text)}'", f"one of {', '.join(POST_TYPES)}")
+            raise QueryUnreadable(
+                piece.at, f"'kind:{shown(text)}'", f"one of {', '.join(POST_TYPES)}, as in kind:photo"
+            )
         return Term("kind", text.lower(), Phrase((text.lower(),)), piece.excluded)
     begins = text.endswith("*") and not piece.quoted
     phrase = Phrase.of(text, open_ended=begins)
     if piece.field and not phrase.words:
-        raise QueryUnreadable(piece.at, f"'{piece.field}:{shown(text)}'", "a word after the colon")
+        raise QueryUnreadable(
+            piece.at, f"'{piece.field}:{shown(text)}'", "a word right after the colon, as in title:boat"
+        )
     if begins and phrase.words and phrase.words[-1].isascii() and len(phrase.words[-1]) < LEAST_OF_BEGINNING:
-        expected = f"{LEAST_OF_BEGINNING} letters or more before the '*'"
+        expected = f"{LEAST_OF_BEGINNING} letters or more before the '*', as in boa*"
         raise QueryUnreadable(piece.at, f"'{shown(text)}'", expected)
     return Term(piece.field, text, phrase, piece.excluded) if phrase.words else None

@@ -247,8 +247,8 @@ def test_a_minimal_file_is_valid(document: dict[str, Any]) -> None:
         ),
         (
             {"users": {"a": {"outputs": {"picks": {"search": "tide is:wet"}}}}},
-            "users.a.outputs.picks.search (line 6): found 'tide is:wet', with 'is:wet' instead of "
-            "is:unread, is:read or is:saved at character 6, expected a search in the syntax of `action=search`",
+            "users.a.outputs.picks.search (line 6): found 'tide is:wet', with 'is:wet' at character 6 "
+            "instead of is:unread, is:read or is:saved, expected a search in the syntax of `action=search`",
         ),
         (
             {"users": {"a": {"outputs": {"picks": {"search": "tide " * 201}}}}},

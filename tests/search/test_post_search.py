@@ -519,17 +519,20 @@ async def test_refusals_of_searches_are_translated(
         shown = page.tree.css_first("[role=alert]") or page.tree.css_first("main")
         return " ".join(shown.text().split())
 
-    said = "nicht zu gebrauchen: "
-    assert f"ab Zeichen 1 {said}gefunden: 'is:starred', erwartet: is:" in await problem("/search?q=is:starred")
-    assert f"„after“ ist {said}gefunden: 'x', erwartet: eine Seite" in await problem("/search?q=a&after=x")
+    unclear = "Die Suche ist bei '{}' nicht zu verstehen: nötig ist {}"
+    assert unclear.format("is:starred", "is:unread, is:") in await problem("/search?q=is:starred")
+    assert unclear.format('"old', "ein zweites Anführungszeichen") in await problem("/search?q=%22old")
+    assert "„after“ ist nicht zu gebrauchen: gefunden: 'x', erwartet: eine Seite" in await problem(
+        "/search?q=a&after=x"
+    )
     assert "eine Seite 'x' gibt es nicht" in await problem("/channel/home?after=x")
     monkeypatch.setattr(post_search, "MOST_FEEDS", 0)
-    assert f"{said}gefunden: 'blog', erwartet: ein „feed:“, das zu höchst" in await problem("/search?q=feed:blog")
+    assert unclear.format("blog", "ein „feed:“, das zu höchst") in await problem("/search?q=feed:blog")
 
     def too_slow(*_: Any, **__: Any) -> Any:
         raise QueryTooSlow
 
     monkeypatch.setattr(Generation, "matches", too_slow)
-    assert f"{said}zu ihren Wörtern passen zu viele" in await problem("/search?q=sailing")
+    assert "Zu viele Beiträge passen zu diesen Wörtern" in await problem("/search?q=sailing")
     monkeypatch.setattr(post_search, "SEARCHES_OF_USER", RateLimit("searches of posts", "user", 1))
     assert "Zu viele Suchen: Versuchen Sie es" in [await problem("/search?q=sailing") for _ in range(2)][1]

@@ -52,8 +52,8 @@ def test_states_and_times(text: str, states: dict[str, bool], since: datetime | 
 
 
 INVALID = [
-    ('tide "late ferry', 6, "a closing one after the phrase"),
-    ('title:"late', 7, "a closing one after the phrase"),
+    ('tide "late ferry', 6, "found '\"late ferry', expected a second quotation mark after the phrase"),
+    ('title:"late', 7, "a second quotation mark after the phrase"),
     ("OR tide", 1, "a word or phrase before it"),
     ("tide OR", 6, "a word or phrase after it"),
     ("tide OR OR fog", 9, "a word or phrase before it"),
@@ -62,12 +62,12 @@ INVALID = [
     ("tide is:starred", 6, "is:unread, is:read or is:saved"),
     ("is:read is:unread", 9, "agrees with those before"),
     ("kind:poem", 1, "one of article, note"),
-    ("before:soon", 1, "a day such as 2024-05-31"),
-    ("tide after:2024-02-31", 6, "a day such as"),
-    ("after:99999y", 1, "a day such as"),
+    ("before:soon", 1, "a day as in before:2024-05-31"),
+    ("tide after:2024-02-31", 6, "a day as in"),
+    ("after:99999y", 1, "a time back from now as in after:7d"),
     ("-before:2024", 1, "the condition without '-'"),
-    ("author: ann", 1, "a word after the colon"),
-    ("feed:--", 1, "a word after the colon"),
+    ("author: ann", 1, "a word right after the colon, as in title:boat"),
+    ("feed:--", 1, "a word right after the colon"),
     ("ab*", 1, "3 letters or more before the '*'"),
     ("&&&", 1, "a word to look for"),
     ("w " * MOST_TERMS + "last", 2 * MOST_TERMS + 1, "64 terms at most"),
