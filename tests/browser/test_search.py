@@ -137,12 +137,18 @@ async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None
 
 
 async def test_searches_work_without_scripts(browser: Browser, server: ReadingServer) -> None:
-    """Sorting, keeping and its place on a phone."""
+    """Sorting, keeping, marking, and its place on a phone."""
     async with tab(browser, scripts=False) as here:
         page = await searching(here, server, "cat")
         await page.get_by_role("link", name="Best first").click()
         await page.locator("summary", has_text="Keep in the channel list").click()
         await page.get_by_role("button", name="Keep", exact=True).click()
+        await page.set_viewport_size({"width": 1280, "height": 480})
+        await page.get_by_role("button", name="Mark these posts as read").click()
+        listed, said = [await page.locator(one).bounding_box() for one in ("#channels", "#done p")]
+        assert listed is not None
+        assert said is not None
+        assert listed["y"] + listed["height"] <= said["y"], "the message covers no kept search"
         await page.set_viewport_size({"width": 390, "height": 844})
         await page.goto(f"{server.url}/")
         await page.locator("#channels").get_by_role("link", name="lighthouse").click()
