@@ -30,6 +30,7 @@ from microsub.backend_file.file import X_VERSION, BackendFile, FileState, is_ver
 from microsub.backend_file.store import Applied, AppliedFile
 from microsub.base.errors import ConfigError, InvalidRequest, RequestError, StoreError
 from microsub.base.tasks import cancel_all
+from microsub.base.texts import program
 from microsub.configuration.document import (
     BackendDocument,
     BackendFindings,
@@ -347,7 +348,7 @@ class Configuration:
                 f"{findings.written(path, clash.me)}, the same person as '{clash.other}', who is a user of this "
                 f"server with {describe(clash.theirs)}",
                 "a different site for each user, because a site can sign in to only one account; "
-                f"see 'microsub user list', and 'microsub user remove {clash.other}'",
+                f"see '{program()} user list', and '{program()} user remove {clash.other}'",
             )
         return (*findings.errors(), *channelless(document, merged.channelless))
 
@@ -453,7 +454,7 @@ class Configuration:
             state, document = found[0], found[1].document
             if document.legacy:
                 self._notices.warn("legacy", "backend.json has the old form, so changes aren't written back; "
-                           "'microsub config upgrade' converts it")  # fmt: skip
+                           f"'{program()} config upgrade' converts it")  # fmt: skip
                 return False
             async with self._leased() as held:
                 return held and await self._write(document, state)
@@ -694,7 +695,7 @@ class Notices:
         """Report that there is no file."""
         if self.is_news("file", "missing"):
             stays = "the last applied configuration stays active"
-            none = "and none was applied before; write one, or add users with 'microsub user add'"
+            none = f"and none was applied before; write one, or add users with '{program()} user add'"
             was_applied = await self._was_applied()
             log.warning(f"no backend.json{'; ' + stays if was_applied else ', ' + none}", file=str(self._path))
 
@@ -707,7 +708,7 @@ class Notices:
             log.error(
                 f"backend.json refused; {stays if await self._was_applied() else none}",
                 problem=str(problems[0]),
-                **({"more": f"{more} more, see 'microsub config check {self._path}'"} if more else {}),
+                **({"more": f"{more} more, see '{program()} config check {self._path}'"} if more else {}),
             )
 
     async def _was_applied(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,6 +41,17 @@ def translated(text: object, translate: Callable[[str], str]) -> str:
     if isinstance(text, Sentence):
         return text.translated(translate)
     return translate(text) if isinstance(text, str) and text else str(text)
+
+
+def program() -> str:
+    """How this server's commands begin, for people where it was started.
+
+    That is `microsub`, or a relative path such as `.venv/bin/microsub`, as it was typed. Strangers learn no full one.
+    """
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return "python -m microsub"
+    return sys.argv[0] if called.name.startswith("microsub") and not called.is_absolute() else "microsub"
 
 
 def size(count: int) -> str:

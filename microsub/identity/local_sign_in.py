@@ -36,7 +36,7 @@ from microsub.base.errors import NotRecognised, RequestError, TooManyRequests, U
 from microsub.base.locks import KeyedLocks
 from microsub.base.metrics import LOCAL_SIGN_INS
 from microsub.base.rate_limits import GrowingPauses, RateLimiter, network_of, wide_network_of
-from microsub.base.texts import N_, Sentence, duration
+from microsub.base.texts import N_, Sentence, duration, program
 from microsub.identity.limits import (
     CHALLENGES,
     CHALLENGES_OF_WIDE_NETWORK,
@@ -129,9 +129,12 @@ class LocalSignIn:
         about = await self.credentials.end_ceremony(code)
         if about is None or about["what"] != _LINK:
             raise NotRecognised(
-                N_(
-                    "This link has already been used or is older than five minutes. "
-                    "Restart the server to get a new one, or run microsub user invite NAME."
+                Sentence(
+                    N_(
+                        "This link has already been used or is older than five minutes. "
+                        "Restart the server to get a new one, or run {command}."
+                    ),
+                    command=f"{program()} user invite NAME",
                 )
             )
         user = about["user"]

@@ -87,11 +87,8 @@ _QUOTES = str.maketrans("“”„«»", '"""""')
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _AGO = re.compile(r"(\d{1,5})([dwmy])", re.ASCII | re.IGNORECASE)
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
-_AFTER_OR = 'a word or phrase after it, as in boat OR ship; "OR" in quotes is a word'
-_DATES = (
-    "a day as in before:2024-05-31, before:2024-05 or before:2024, or a time back from now as in after:7d, after:2w, "
-    "after:3m or after:1y"
-)
+_DATES = "a day as in before:2024-05-31 or before:2024, or a time back from now as in after:7d, 2w, 3m or 1y"
+_OR = 'a word or phrase before and after it, as in boat OR ship; "OR" in quotes is a word'
 
 
 def parsed(text: str, now: float) -> PostQuery:
@@ -104,15 +101,13 @@ def parsed(text: str, now: float) -> PostQuery:
     for piece in _pieces(text):
         if piece.is_or:
             if joined or not reading.can_be_joined:
-                raise QueryUnreadable(
-                    piece.at, "'OR'", 'a word or phrase before it, as in boat OR ship; "OR" in quotes is a word'
-                )
+                raise QueryUnreadable(piece.at, "'OR'", _OR)
             joined, last = True, piece
             continue
         if reading.take(piece, joined=joined):
             joined = False
     if joined:
-        raise QueryUnreadable(last.at, "'OR'", _AFTER_OR)
+        raise QueryUnreadable(last.at, "'OR'", _OR)
     if reading.is_empty:
         raise QueryUnreadable(1, f"'{shown(text)}'", "a word to look for, as in boat or boat -ship")
     return reading.query()
@@ -129,8 +124,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
         assert found is not None  # the pattern also matches the empty text
         minus, name, quoted, end, bare = found.groups()
         if quoted is not None and not end:
-            expected = 'a second quotation mark after the phrase, as in "old boat"'
-            raise QueryUnreadable(found.start(3), f"'{shown(text[found.start(3) - 1 :])}'", expected)
+            raise QueryUnreadable(found.start(3), f"'{shown(text[at:])}'", 'a second quotation mark, as in "old boat"')
         if quoted is None and bare == "" and name is None:
             yield _Piece(at + 1, minus or text[at])  # only a sign
         else:

@@ -32,7 +32,7 @@ from microsub import (
 from microsub.base.clock import DAY, HOUR, MINUTE
 from microsub.base.digests import sha256_hex
 from microsub.base.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
-from microsub.base.texts import SentenceTable, translated
+from microsub.base.texts import SentenceTable, program, translated
 from microsub.web.looks import Looks, rule_of
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Templates:
         texts = self.texts(language)
         made = web.environment_of([folder / "templates" for folder in self._folders], texts.gettext)
         made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
-        made.globals.update(href=self.href, static=self.static, sheet=self.sheet, figure=figure)
+        made.globals.update(href=self.href, static=self.static, sheet=self.sheet, figure=figure, program=program)
         made.globals.update(version=__version__, language=language, **self._values)
         made.globals["drawn_once"] = lru_cache(_DRAWN)(lambda file, name, *by: self.macro(file, name, language)(*by))
         made.filters.update(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -81,3 +82,22 @@ async def test_made_up_codes(server: World) -> None:
         reply = await visitor.get(f"/sign-in/link?code={code}")
         assert reply.status in {401, 403, 414}, code
     assert (await visitor.get("/account")).location.startswith("/sign-in")
+
+
+@pytest.mark.parametrize(
+    ("called", "command"),
+    [
+        (".venv/bin/microsub", ".venv/bin/microsub"),
+        ("/home/ann/feeds/.venv/bin/microsub", "microsub"),
+        ("/usr/lib/microsub/__main__.py", "python -m microsub"),
+    ],
+)
+async def test_pages_name_the_command_as_it_was_called(
+    server: World, monkeypatch: pytest.MonkeyPatch, called: str, command: str
+) -> None:
+    """After `make serve` it isn't on PATH; strangers don't see absolute paths."""
+    monkeypatch.setattr(sys, "argv", [called])
+    visitor = Visitor(server.app, HERE)
+    spent = await visitor.get("/sign-in/link?code=x")
+    assert f"or run {command} user invite NAME." in spent.text
+    assert f" {command} user invite NAME prints one." in (await visitor.get("/sign-in")).text

@@ -52,13 +52,13 @@ def test_states_and_times(text: str, states: dict[str, bool], since: datetime | 
 
 
 INVALID = [
-    ('tide "late ferry', 6, "found '\"late ferry', expected a second quotation mark after the phrase"),
-    ('title:"late', 7, "a second quotation mark after the phrase"),
-    ("OR tide", 1, "a word or phrase before it"),
-    ("tide OR", 6, "a word or phrase after it"),
-    ("tide OR OR fog", 9, "a word or phrase before it"),
+    ('tide "late ferry', 6, "found '\"late ferry', expected a second quotation mark"),
+    ('title:"late', 7, "a second quotation mark"),
+    ("OR tide", 1, "a word or phrase before and after it"),
+    ("tide OR", 6, "a word or phrase before and after it"),
+    ("tide OR OR fog", 9, "a word or phrase before and after it"),
     ("tide OR is:read", 9, "a condition without 'OR'"),
-    ("is:read OR tide", 9, "a word or phrase before it"),
+    ("is:read OR tide", 9, "a word or phrase before and after it"),
     ("tide is:starred", 6, "is:unread, is:read or is:saved"),
     ("is:read is:unread", 9, "agrees with those before"),
     ("kind:poem", 1, "one of article, note"),

@@ -35,6 +35,7 @@ from microsub.base.errors import ConfigError, MicrosubError, StoreError, StoreUn
 from microsub.base.logs import set_up_logs
 from microsub.base.plaintext import counted
 from microsub.base.settings import Network, Settings, read_settings, variables
+from microsub.base.texts import program
 from microsub.base.urls import parts_of
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
@@ -314,7 +315,7 @@ async def _greet(
     backend = settings.backend.resolve()
     if backend.is_file() and problems:
         what = str(problems[0]).removeprefix(f"{problems[0].file}: ")
-        more = f" (and {len(problems) - 1} more: microsub config check)" if len(problems) > 1 else ""
+        more = f" (and {len(problems) - 1} more: {program()} config check)" if len(problems) > 1 else ""
         lines.append(f"config     backend.json is refused: {what}{more}")
     elif backend.is_file():
         lines.append(f"config     {backend} (edits apply at once)")
@@ -338,10 +339,10 @@ async def _greet(
             lines.insert(1, f"read       {settings.public_url}{link} (signs you in once, within five minutes)")
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif someone:
-            lines.insert(1, "read       microsub user invite USER (prints a sign-in link)")
-            lines.append("try        microsub token create USER")
+            lines.insert(1, f"read       {program()} user invite USER (prints a sign-in link)")
+            lines.append(f"try        {program()} token create USER")
         else:
-            lines.append(f"try        {'microsub config check' if problems else 'microsub user add NAME'}")
+            lines.append(f"try        {program()} {'config check' if problems else 'user add NAME'}")
     say("\n".join(lines))
     sys.stdout.flush()
 

@@ -127,15 +127,15 @@ class FeedPages:
         """What a feed is, its condition, and the user's settings for it; feeds found `there`, at another address."""
         user = await self.reader.user(visit)
         uid, follow = await self._follow(visit)
-        links, record, effective, may, since, result, (marked, undo) = await asyncio.gather(
+        links, record, effective, may, since, result = await asyncio.gather(
             self.reader.links(visit),
             self.feeds.get(follow.feed),
             self.settings_of(user, uid),
             self._may_set_requests(visit, follow.feed),
             self.channels.automatic_since(),
             self.chosen.result(visit),
-            self.chosen.undo.said(visit),
         )
+        marked, undo = await self.chosen.undo.said(visit)
         record = record or FeedRecord(follow.feed, follow.url)
         own, trial, shown, said = follow.settings, None, None, (follow.name or "", uid)
         if visit.problem is None and ("try" in visit.form or "show" in visit.form):
