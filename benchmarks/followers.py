@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from benchmarks.readings import pieces
+from benchmarks.scale.model import Habits
 from benchmarks.shelves import entry
 from benchmarks.world import rewritten
 from microsub.delivery.delivery import Delivery
@@ -38,6 +39,8 @@ FULL = 10
 CHUNK = 500
 _FIRST_PLACE = 1_600_000_000_000_000
 """The first place in each order of arrival, a time long ago."""
+SYNCING = Habits().syncing
+"""The share of the readers whose apps sync, and who so have an order of arrival."""
 _LATE = 120.0
 _BREATH = 0.1
 """Seconds after which all stages of a new worker have looked for messages and wait."""
@@ -139,9 +142,11 @@ class Followers:
                 unread.append(number)
             else:
                 read.append((number, self._now - chance.random() * 600_000))
-        arrived = (part for place, number in enumerate(ids) for part in (_FIRST_PLACE + place, number))
-        made: list[Command] = [("ZADD", keys.posts(name, HOME), *posts), ("ZADD", keys.arrivals(name), *arrived)]
-        made.append(("HSET", keys.arrivals_more(name), "last", _FIRST_PLACE + len(ids)))
+        made: list[Command] = [("ZADD", keys.posts(name, HOME), *posts)]
+        if chance.random() < SYNCING:
+            arrived = (part for place, number in enumerate(ids) for part in (_FIRST_PLACE + place, number))
+            made.append(("ZADD", keys.arrivals(name), *arrived))
+            made.append(("HSET", keys.arrivals_more(name), "last", _FIRST_PLACE + len(ids)))
         made += [("SADD", keys.unread(name, HOME), *unread)] if unread else []
         made += [("HSET", keys.read(name, HOME), at, piece) for at, piece in pieces(read).items()]
         return made

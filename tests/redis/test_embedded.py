@@ -235,6 +235,19 @@ def slow_to_load(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return data_dir
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("chosen", ["", "glibc.malloc.arena_max=1"])
+def test_glibc_keeps_freed_pieces_for_the_next_call_of_a_script(chosen, data_dir, monkeypatch):
+    """A choice of the user takes precedence."""
+    if chosen:
+        monkeypatch.setenv("GLIBC_TUNABLES", chosen)
+    server = start_embedded(data_dir)
+    with redis_py.Redis.from_url(server.url) as client:
+        begun_with = Path(f"/proc/{client.info('server')['process_id']}/environ").read_bytes().split(b"\0")
+    assert server.stop()
+    assert f"GLIBC_TUNABLES={chosen or embedded.ALLOCATOR}".encode() in begun_with
+
+
 def test_a_start_waits_until_the_server_has_read_its_data(slow_to_load):
     """It answers all the time: INFO and ECHO work while it reads."""
     server = start_embedded(slow_to_load)
