@@ -50,6 +50,9 @@ MOST_OWN = 5000
 WALK_SECONDS = 0.3
 """Time limit of one search; the page may then be shorter than requested."""
 
+AGAIN = 10
+"""Times as long may take to rank again, for a later page, the posts for which the first one had that time."""
+
 MOST_NEWEST = 100
 """Items per request."""
 
@@ -69,7 +72,8 @@ MOST_FEEDS = 500
 """Feeds that one `feed:` may match: a query that matches more is refused."""
 
 _PLACE = re.compile(r"n(-?[0-9]{1,18})", re.ASCII)
-_RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})", re.ASCII)
+_RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})(?:-(-?[0-9]{1,18}))?", re.ASCII)
+"""The row of the newest ranked post, the number of those before the page, and the last row of a walk that was cut."""
 
 
 @dataclass(slots=True)
@@ -228,17 +232,20 @@ class PostSearch:
     ) -> bytes:
         if request.before is not None:
             raise wrong("before", request.before, "only 'after' if the best matches are requested")
-        top, first = _rank(request.after)
-        below = None if top is None else top + 1
-        collected = await self._collect(user, uid, query, found, MOST_RANKED, now, below=below, ranked=True)
+        top, first, end = _rank(request.after)
+        above, below = None if end is None else end - 1, None if top is None else top + 1
+        collected = await self._collect(user, uid, query, found, MOST_RANKED, now, above, below, ranked=True)
+        if collected.last is not None and len(collected.found) < MOST_RANKED:
+            end = collected.last  # the walk took too long: later pages rank the same posts, and then older ones
+        collected.broken_off |= end is not None
         top = collected.found[0][0].row if collected.found else None
         collected.found.sort(key=lambda one: (one[0].rank, -one[0].row))
         data = await self._reading.data(user, [row.id for _, row in collected.found[first : first + request.limit]])
         page = collected.found[first : first + len(data)]
         last = first + len(page)
-        paging = {"after": f"r{top}-{last}"} if last < len(collected.found) else {}
-        if not paging and collected.last is not None and len(collected.found) < MOST_RANKED:
-            paging = {"after": f"r{collected.last - 1}-0"}  # the walk took too long: the best of older ones
+        paging = {} if end is None else {"after": f"r{end - 1}-0"}
+        if last < len(collected.found):
+            paging = {"after": f"r{top}-{last}" + ("" if end is None else f"-{end}")}
         return self._reply(collected, page, data, paging, counted=request.counted)
 
     def _reply(
@@ -264,7 +271,7 @@ class PostSearch:
         above: int | None = None, below: int | None = None, *, upward: bool = False, ranked: bool = False,
     ) -> _Collected:  # fmt: skip
         collected = _Collected()
-        deadline = time.monotonic() + WALK_SECONDS
+        deadline = time.monotonic() + WALK_SECONDS * (AGAIN if ranked and above is not None else 1)
         own = await self._own(user, uid, now)
         first, then = DEPTHS if own is None else OWN_DEPTHS
         above, below = _rows(query, above, below)
@@ -365,10 +372,10 @@ def _place(cursor: str | None, parameter: str) -> int | None:
     return int(found[1])
 
 
-def _rank(cursor: str | None) -> tuple[int | None, int]:
+def _rank(cursor: str | None) -> tuple[int | None, int, int | None]:
     if cursor is None:
-        return None, 0
+        return None, 0, None
     found = _RANK.fullmatch(cursor)
     if found is None:
         raise wrong("after", cursor, "a value from the 'paging' of a search for the best matches")
-    return int(found[1]), int(found[2])
+    return int(found[1]), int(found[2]), int(found[3]) if found[3] else None

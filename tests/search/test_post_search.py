@@ -342,6 +342,32 @@ async def test_a_slow_search_ends_with_a_cursor(
 
 
 @pytest.mark.parametrize("most_own", [0, 5000])
+async def test_the_best_of_a_slow_search_come_once(
+    most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later pages rank the posts that the first one had the time to rank, also if they have more; then older ones."""
+    written = [*(f"tide {'fog ' * n}" for n in range(9, 0, -1)), "tide"]  # the older, the better
+    await server.publish(FEED, *posts(*written))
+    await built(replica)
+    monkeypatch.setattr(post_search, "MOST_OWN", most_own)
+    monkeypatch.setattr(post_search, "DEPTHS", (4, 4))
+    monkeypatch.setattr(post_search, "OWN_DEPTHS", (4, 4))
+    found, paging, more = list[list[str]](), {"after": ""}, []
+    for seconds in (-1.0, 10.0, 10.0, 10.0, 10.0, 10.0):
+        monkeypatch.setattr(post_search, "WALK_SECONDS", seconds)
+        after = {"after": paging["after"]} if paging["after"] else {}
+        asked = {"action": "search", "channel": "home", "query": "tide", "sort": "relevance", "count": "true"}
+        page = await alice.get(**asked, limit=2, **after)
+        found.append([item["name"].strip() for item in page["items"]])
+        more.append(page["_found"]["more"])
+        if (paging := page["paging"]) == {}:
+            break
+    best = [name.strip() for name in written]
+    assert found == [best[3:1:-1], best[1::-1], best[9:7:-1], best[7:5:-1], best[5:3:-1]]
+    assert more == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("most_own", [0, 5000])
 async def test_rare_own_matches_are_all_found(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
