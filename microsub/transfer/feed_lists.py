@@ -72,29 +72,37 @@ _MASK = "***"
 
 @dataclass(slots=True)
 class ListedChannel:
-    """The import's result in one channel: `added` and `existing` feeds. `made`: the channel is new."""
+    """The import's result in one channel: `added` and `existing` feeds. `made`: the channel is new.
+
+    `also` counts those of the added that another channel follows, too, by its name.
+    """
 
     uid: str
     name: str
     made: bool = False
     added: int = 0
     existing: int = 0
+    also: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFeed:
-    """A feed of a list that its channel followed already, without passwords and keys in its address."""
+    """A feed of a list that its channel followed already, or the one of the name `place`.
+
+    Without passwords and keys in its address.
+    """
 
     channel: str
     name: str
     url: str
+    place: str = ""
 
 
 @dataclass(slots=True)
 class ListReport:
     """The result of an import of a list, or (`dry_run`) its preview. `more_problems` counts unlisted ones.
 
-    `known` has the feeds that were followed already, `MOST_PROBLEMS` at most.
+    `known` has the feeds that were followed already, there or elsewhere, `MOST_PROBLEMS` at most.
     """
 
     user: str
@@ -114,6 +122,11 @@ class ListReport:
         """How many feeds their channels already follow."""
         return sum(one.existing for one in self.channels)
 
+    @property
+    def also(self) -> int:
+        """How many of the added feeds another channel follows, too."""
+        return sum(sum(one.also.values()) for one in self.channels)
+
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
         return {**asdict(self), "added": self.added, "existing": self.existing}
@@ -132,6 +145,7 @@ class ListReport:
 
 def _described(one: ListedChannel) -> str:
     parts = [counted(one.added, "feed"), *(["new channel"] if one.made else [])]
+    parts += [f"{count} of them also in {place}" for place, count in one.also.items()]
     if one.existing:
         parts.append(f"{one.existing} known already")
     return f"{one.uid} ({one.name}): {', '.join(parts)}"
@@ -212,6 +226,8 @@ class FeedLists:
                 if problem is not None:
                     report.problems.append(problem)
                     channel.counted.added -= 1
+                    if place := channel.also.get(problem.line):
+                        channel.counted.also[place] -= 1
             progress(start + len(some), len(due))
 
     async def _make(self, user: str, channel: _Target, report: ListReport, now: float, most: int) -> None:
@@ -284,7 +300,7 @@ class _Target:
     """A channel that the import fills: it follows `urls` (with their line, 0: not in the list) and `feeds`.
 
     `uid` is the preferred uid of a new channel; `refused`: the quota is used up. `own` are its present settings,
-    `settings` those of the list.
+    `settings` those of the list; `also` has the lines of `follows` with a feed of another channel, and its name.
     """
 
     counted: ListedChannel
@@ -294,6 +310,7 @@ class _Target:
     settings: OwnChannelSettings = field(default_factory=OwnChannelSettings)
     urls: dict[str, int] = field(default_factory=dict)
     feeds: set[str] = field(default_factory=set)
+    also: dict[int, str] = field(default_factory=dict)
     follows: list[OutlineFeed] = field(default_factory=list)
     refused: bool = False
 
@@ -317,6 +334,7 @@ class _Planning:
         self._canonical = canonical
         self._known = known
         self._there: dict[str, _Target] = {}
+        self._places: dict[str, str] = {}  # the first channel's name, by canonical URL and by feed
         self._by_name: dict[str, _Target] = {}
         self._saved = ""
         self._may_filter = True
@@ -346,6 +364,8 @@ class _Planning:
             target = _Target(ListedChannel(channel.uid, channel.name), own=channel.settings)
             target.urls = {canonical_feed_url(one.url): 0 async for one in in_turns(subscriptions)}
             target.feeds = {one.feed for one in subscriptions}
+            for one in (*target.urls, *target.feeds):
+                self._places.setdefault(one, channel.name)
             self._there[channel.uid] = target
             self._by_name.setdefault(channel.name, target)
         self._taken = {*self._there, *removed}
@@ -440,8 +460,7 @@ class _Planning:
                 self._problem(feed.line, shown, f"the same feed as in line {earlier}")
             else:
                 target.counted.existing += 1
-                if len(self._known_feeds) < MOST_PROBLEMS:
-                    self._known_feeds.append(KnownFeed(target.counted.uid, feed.name[:MOST_OF_NAME], shown))
+                self._know(feed, shown, target)
                 self._note(feed, canonical, target)
         elif not self._listed.own and (earlier := target.urls.get(_other_form(canonical), 0)):
             self._problem(feed.line, shown, f"the same feed as in line {earlier}, under another address")
@@ -453,11 +472,20 @@ class _Planning:
             self._feeds_left -= 1
             target.counted.added += 1
             target.follows.append(feed)
+            if place := self._places.get(canonical) or self._places.get(self._known.get(canonical, "")):
+                target.also[feed.line] = place
+                target.counted.also[place] = target.counted.also.get(place, 0) + 1
+                self._know(feed, shown, target, place)
             self._note(feed, canonical, target)
+
+    def _know(self, feed: OutlineFeed, shown: str, target: _Target, place: str = "") -> None:
+        if len(self._known_feeds) < MOST_PROBLEMS:
+            self._known_feeds.append(KnownFeed(target.counted.uid, feed.name[:MOST_OF_NAME], shown, place))
 
     def _note(self, feed: OutlineFeed, canonical: str, target: _Target) -> None:
         target.urls[canonical] = feed.line
         target.urls.setdefault(_other_form(canonical), feed.line)
+        self._places.setdefault(canonical, target.counted.name)
         if (known := self._known.get(canonical)) is not None:
             target.feeds.add(known)
 

@@ -29,7 +29,7 @@ async def test_a_list_goes_in_and_comes_out(server: World, alice: Reader) -> Non
     assert (dry["dry_run"], dry["added"]) == (True, 1)
     assert "news" not in await alice.channels()
     done = (await ask(server, alice.token)).json()
-    assert done["channels"] == [{"uid": "news", "name": "News", "made": True, "added": 1, "existing": 0}]
+    assert done["channels"] == [{"uid": "news", "name": "News", "made": True, "added": 1, "existing": 0, "also": {}}]
     assert (done["added"], done["existing"], done["problems"]) == (1, 0, [])
     reply = await ask(server, alice.token, "GET")
     assert reply.headers["content-type"] == "text/x-opml; charset=utf-8"

@@ -62,6 +62,22 @@ async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None
     assert "You already followed 2 feeds." in (await over(ann)).text
 
 
+async def test_feeds_of_other_channels_are_no_new_ones(ann: ReadingVisitor) -> None:
+    """Before, or earlier in the list; they are counted and named with the channel, and followed in the list's, too."""
+    await ann.reader.post(action="follow", channel="later", url="https://one.example/feed")
+    twice = b'<outline text="Two again"><outline text="Two" xmlUrl="https://two.example/feed"/></outline>'
+    ann.server.clock.advance(60)
+    await send(ann, LIST.replace(b"</body>", twice + b"</body>"))
+    page = await over(ann)
+    assert "You follow 1 new feed " in page.text
+    assert "2 feeds that you follow in other channels are now in the channels of the list, too." in page.text
+    lines = [" ".join(one.text().split()) for one in page.tree.css("#import .list li")]
+    assert lines == ["Far new 1 new feed · 1 also in Later", "Two again new 0 new feeds · 1 also in Far"]
+    known = [" ".join(one.text().split()) for one in page.tree.css(".further li")]
+    assert known == ["One https://one.example/feed In Later", "Two https://two.example/feed In Far"]
+    assert await followed(ann, "far") == ["https://one.example/feed", "https://two.example/feed"]
+
+
 async def test_each_feed_of_an_import_says_what_became_of_it(ann: ReadingVisitor) -> None:
     """Feeds that can't be read come first, with what to do; then those not read yet, those that can be read."""
     more = b'<outline text="Three" xmlUrl="https://three.example/feed"/></outline>'
