@@ -79,11 +79,30 @@ async def test_unread_posts_are_read_without_a_network(browser: Browser, server:
     await page.evaluate("caches.open('posts of / bob').then(() => 0)")
     await page.reload()
     await wait_until(lambda: keeps(page, ann=1))
+    lines = await context.new_page()
+    for one, view in ((lines, "1"), (page, "3")):
+        await one.goto(f"{server.url}/channel/home?show=all")
+        async with one.expect_navigation():
+            await one.keyboard.press(view)
     await context.set_offline(True)
+    await lines.locator(".row h2 a").first.click()
+    await lines.locator(".row.is-open .content").wait_for()
+    await lines.evaluate("{ caches.match = () => Promise.resolve() }")
+    await lines.locator(".row h2 a").nth(1).click()
+    await lines.get_by_text("this browser hasn’t kept this post.").wait_for()
+    await lines.evaluate("delete caches.match")
+    await lines.keyboard.press("J")
+    await lines.get_by_role("link", name="Read kept posts").click()
+    await lines.locator(".post .content").nth(2).wait_for()
+    await lines.locator(".post h2 a").last.click()
+    await expect(lines.locator(".post.is-read")).to_have_count(2)
+    await lines.locator(".post.is-read [data-act=read]").first.click()
+    await lines.locator(".post.is-read [data-act=read]").first.click()
+    await lines.close()
     for path in ("/", "/channel/global"):
         await page.goto(f"{server.url}{path}")
         assert await page.locator(".post .content").count() == 3
-    await page.get_by_text("You are offline. Only this page can be read.").wait_for()
+    await page.get_by_text("You are offline. Only what this browser has kept can be read.").wait_for()
     await page.locator(".post [data-act=read]").first.click()
     await page.get_by_text("Your change is sent when you are back online.").wait_for()
     await page.goto(f"{server.url}/saved")
@@ -94,6 +113,7 @@ async def test_unread_posts_are_read_without_a_network(browser: Browser, server:
     await page.goto(f"{server.url}/saved")
     await context.set_offline(False)
     await page.locator("h1", has_text="Saved").wait_for()
+    await page.wait_for_function("() => !JSON.parse(localStorage.getItem('marks of ann')).length")
     await page.goto(f"{server.url}/account")
     async with page.expect_navigation():
         await page.get_by_role("button", name="Sign out of this browser").click()
@@ -123,7 +143,7 @@ async def test_offline_marks_wait_and_pages_say_offline(browser: Browser, server
     assert " ann" not in await second.content()
     await page.evaluate("window.setTimeout = () => 0")  # no message ends by itself
     await page.keyboard.press("J")
-    await page.get_by_text("You are offline. Only this page can be read.").wait_for()
+    await page.get_by_text("You are offline. Only what this browser has kept can be read.").wait_for()
     await context.set_offline(False)
     await expect(page.get_by_text("You are offline.")).to_be_hidden()
     await second.locator("h1", has_text="Home").wait_for()

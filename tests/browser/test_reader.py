@@ -337,6 +337,20 @@ async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, li
             await page.keyboard.press("u")
         assert page.url == f"{library.url}/channel/home?show=all"
         assert await focused(page) == "Post 44"
+        await page.set_viewport_size({"width": 360, "height": 700})
+        for control, heading in (("a >> text='Post 44'", "Post 44"), ("[data-next]", "Post 43")):
+            async with page.expect_event("load"):
+                await page.locator(control).click()
+            assert await here.title() == heading
+        for action in await page.locator(".post.whole .acts > :is(a, button)").all():
+            box = await action.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= 360
+            assert box["height"] <= 50
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Back", exact=True).click()
+        assert await focused(page) == "Post 43"
+        await page.set_viewport_size({"width": 1280, "height": 800})
         await page.goto(f"{library.url}/channel/home")
         async with page.expect_event("load"):
             await page.get_by_role("link", name="Post 38", exact=True).click()

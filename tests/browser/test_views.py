@@ -625,7 +625,7 @@ async def test_an_open_post_has_its_times_as_others(browser: Browser, server: Re
         await page.keyboard.press("j")  # fetched before
         await page.locator(".post:nth-child(2).is-open").wait_for()
         await page.keyboard.press("j")
-        await page.get_by_text("You are offline. Only this page can be read.").wait_for()
+        await page.get_by_text("You are offline, and this browser hasn’t kept this post.").wait_for()
         assert await page.locator(".is-open").count() == 1
         here.troubles.clear()
 
@@ -831,7 +831,7 @@ async def test_keys_find_nothing_unread(browser: Browser, server: ReadingServer)
             await expect(said).to_have_text(text)
         await here.context.set_offline(True)
         await page.keyboard.press("M")
-        await expect(said).to_have_text("You are offline. Only this page can be read.")
+        await expect(said).to_have_text("You are offline. Only what this browser has kept can be read.")
         await here.context.set_offline(False)
         here.troubles.clear()
         await page.goto(server.url + "/channel/home?show=all")

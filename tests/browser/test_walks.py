@@ -824,12 +824,12 @@ async def test_the_player_of_a_phone_stands_on_the_actions(browser: Browser, ser
         await page.set_viewport_size({"width": 1280, "height": 300})
         message = "text => document.querySelector('#listening > small').textContent = text"
         await page.evaluate(message, "This file plays only from its beginning.")
-        ends = "document.querySelector('.acts').getBoundingClientRect().bottom"
+        ends = "document.querySelector('.post .acts').getBoundingClientRect().bottom"
         await page.wait_for_function(f"() => Math.abs({ends} - document.getElementById('listening').offsetTop) <= 1")
         await page.evaluate(message, "")
         await page.set_viewport_size({"width": 390, "height": 844})
         await page.evaluate("scrollTo(0, 1e6)")
-        player, acts = await page.evaluate(box, "#listening"), await page.evaluate(box, ".acts")
+        player, acts = await page.evaluate(box, "#listening"), await page.evaluate(box, ".post .acts")
         assert abs(player["bottom"] - acts["top"]) <= 2
         assert acts["bottom"] == 844
         for path, bar in (("", ".post.whole .acts"), ("/channel/more?show=all", ".bottom")):

@@ -3,23 +3,32 @@
 const AGAIN = 600000; // milliseconds after which the page is kept again
 const MOST = 2000000; // bytes, decompressed
 
+const home = document.querySelector(".home").pathname.replace(/\/?$/, "/");
+const path = `${home}channel/global?whole=1`;
+const cacheName = `posts of ${home} ${document.getElementById("channels").dataset.user}`;
+
+const match = () => self.caches?.match(path, { cacheName, ignoreVary: true });
+
+/** A part of the page that is kept, such as a post; null if it isn't there. */
+export async function keptPart(selector) {
+  const kept = await match();
+  return kept ? new DOMParser().parseFromString(await kept.text(), "text/html").querySelector(selector) : null;
+}
+
 /** Keep the page, unless it was kept lately; what is kept of other users goes. */
 export async function keepPosts() {
   if (!self.caches || !navigator.onLine) {
     return;
   }
-  const home = document.querySelector(".home").pathname.replace(/\/?$/, "/");
-  const name = `posts of ${home} ${document.getElementById("channels").dataset.user}`;
-  const others = (await caches.keys()).filter((one) => one.startsWith(`posts of ${home} `) && one !== name);
+  const others = (await caches.keys()).filter((one) => one.startsWith(`posts of ${home} `) && one !== cacheName);
   await Promise.all(others.map((one) => caches.delete(one)));
-  const [cache, path] = [await caches.open(name), `${home}channel/global?whole=1`];
-  const kept = await cache.match(path);
+  const kept = await match();
   if (Date.now() - Date.parse(kept?.headers.get("date") ?? 0) < AGAIN) {
     return;
   }
   const reply = await fetch(path).catch(() => null);
   const page = reply?.ok && !reply.redirected ? await reply.blob() : null;
   if (page && page.size <= MOST) {
-    await cache.put(path, new Response(page, { headers: reply.headers }));
+    await (await caches.open(cacheName)).put(path, new Response(page, { headers: reply.headers }));
   }
 }

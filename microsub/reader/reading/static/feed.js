@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, markAll, tell } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, keptPart, markAll, tell } from "./marks.js";
 import { showOnward, tellLast, tellNoMore } from "./news.js";
 import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
@@ -217,7 +217,7 @@ async function openOrClose(post, block, isWanted) {
     let page = null;
     if (!whole) {
       post.ariaBusy = "true";
-      page = await pageOf(link.href).finally(() => (post.ariaBusy = "false"));
+      page = await pageOf(link.href).then((one) => one ?? keptPart(`#${post.id}`)).finally(() => (post.ariaBusy = "false"));
     }
     if (post.matches(".row") && opening !== post) {
       return; // the next one was opened meanwhile
@@ -226,7 +226,7 @@ async function openOrClose(post, block, isWanted) {
     if (whole) {
       body.replaceChildren(...whole);
     } else if (!showWhole(page, body)) {
-      if (!isLeaving() && canLeave()) {
+      if (!isLeaving() && canLeave("unkept")) {
         location.assign(link.href); // that page says why
       }
       return;
@@ -583,7 +583,7 @@ export function prepareFeed() {
       event.preventDefault();
       const post = text.closest(".post");
       changeText(text).then(() => text.isConnected || kept.delete(post));
-    } else if (link && isPlain && (link.closest(".more") || row)) {
+    } else if (link && isPlain && (link.closest(".more") || row || !navigator.onLine)) {
       event.preventDefault();
       const post = link.closest(".post");
       open(post).then(() => post.focus({ preventScroll: true }));

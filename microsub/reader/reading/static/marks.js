@@ -235,6 +235,7 @@ export function say(text, undo = "", turn = (turns += 1), until = Date.now() + (
   }
   undo || giveBack();
   bar.querySelectorAll("button").forEach((button) => (button.hidden = !undo));
+  bar.querySelector("[data-kept]")?.toggleAttribute("hidden", true);
   bar.querySelector("[data-text]").textContent = first ? `${first} ${text}` : text;
   bar.querySelector("p").hidden = !text;
   clearTimeout(hiding);
@@ -284,7 +285,7 @@ const shownFor = (undo) => (isOfOne(undo) ? UNDOABLE_ONE : UNDOABLE);
 /** Whether the message says that the network is away. */
 function saysOffline() {
   const shown = bar?.querySelector("p:not([hidden]) [data-text]")?.textContent ?? "";
-  return [texts.offline, texts.waits].some((text) => shown.endsWith(text));
+  return [texts.offline, texts.unkept, texts.waits].some((text) => shown.endsWith(text));
 }
 
 export const isOffered = () => Boolean(bar?.querySelector("p:not([hidden]) [form=undo]:not([hidden])"));
@@ -355,11 +356,18 @@ function sayUndone(turn, what = "") {
   }
 }
 
+const isKept = !navigator.onLine; // a page that begins without a network
+
+/** A part of the page that is kept for reading without a network; null if it can't be had. */
+export const keptPart = (selector) => import("./keep.js").then((module) => module.keptPart(selector)).catch(() => null);
+
 /** Whether other pages can be had; says so on a page where a message has its place if not, so that what is open stays. */
-export function canLeave() {
+export function canLeave(name = "offline") {
   const isStuck = !navigator.onLine && document.getElementById("undo");
   if (isStuck) {
-    say(texts.offline);
+    tell(name);
+    const turn = newest;
+    isKept || keptPart(".post").then((found) => turn === newest && bar.querySelector("[data-kept]").toggleAttribute("hidden", !found));
   }
   return !isStuck;
 }

@@ -48,8 +48,8 @@ function turn(step) {
   const id = neighbour(step);
   if (id && canLeave()) {
     location.assign(id + found);
-  } else if (!id && step > 0 && list.ids.at(-1) === post.dataset.id && list.isWhole) {
-    tellNoMore();
+  } else if (!id && step > 0 && list.ids.at(-1) === post.dataset.id) {
+    list.isWhole ? tellNoMore() : atPost.show(); // where further posts come
   }
 }
 
@@ -60,10 +60,7 @@ export const atPost = {
   up: () => turn(-1),
   unread: () => turn(1),
   on: () => pageDown(post) || turn(1),
-  show: () => {
-    sessionStorage.setItem("returning", "yes");
-    location.assign(list.path || document.querySelector(".back a").href);
-  },
+  show: () => document.querySelector("[data-back]").click(),
   fullText: () => showFullText(post),
   above: () => {},
   finish: () => {},
@@ -96,9 +93,24 @@ function prepareTurning() {
   }, { passive: true });
 }
 
+/** The bar of phones leads to the list, where that was left, and to its next post. */
+function prepareWays() {
+  const [back, next] = ["[data-back]", "[data-next]"].map((one) => post.querySelector(one));
+  back.href = list.path || back.href;
+  back.addEventListener("click", (event) => {
+    if (canLeave()) {
+      sessionStorage.setItem("returning", "yes");
+    } else {
+      event.preventDefault();
+    }
+  });
+  next.hidden = !list.ids.includes(post.dataset.id);
+  next.addEventListener("click", atPost.next);
+}
+
 /** Share the post's address with another app, if the device supports that. */
 function prepareSharing() {
-  const button = post.querySelector("[data-share]");
+  const button = document.querySelector("[data-share]");
   if (button && navigator.share) {
     button.hidden = false;
     button.addEventListener("click", () => {
@@ -142,6 +154,7 @@ export function preparePost() {
   }
   sessionStorage.setItem("visited", post.dataset.id);
   prepareTurning();
+  prepareWays();
   prepareSharing();
   prepareWaiting();
   fillText(post);
