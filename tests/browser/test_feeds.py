@@ -457,6 +457,10 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         for count in ("1", "2"):  # in the channel where its posts are now
             await mark.click()
             await expect(page.locator("[data-channel=news] [data-count]")).to_have_text(count)
+        await page.keyboard.press("A")
+        await expect(page.locator(".post:not(.is-read)", has_text="feed-2")).to_have_count(0)
+        await expect(page.locator(".post:not(.is-read)", has_text="feed-1")).to_have_count(2)  # these aren't in Home
+        await expect(page.locator("[data-channel=news] [data-count]")).to_have_text("2")
         await notice.get_by_role("button", name="Undo").click()
         await expect(page.get_by_role("status").filter(has_text="Undone for feed-1.")).to_be_visible()
         await expect(rows).to_have_count(6)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -134,13 +134,10 @@ class MarkForms:
             marked = await self._mark_source(visit, user, place, until, until.item)
         else:
             marked = await self._read_state.mark_until(user, uid, until.item, visit.now)
-        return await self._done(visit, _unless(marked, visit, NOTHING_UNREAD), marked)
+        return await self._done(visit, _unless(marked, visit, NOTHING_UNREAD), marked, _ids(visit.form.text("page")))
 
     async def _mark_older(self, visit: PageVisit, user: str, uid: str) -> Response:
-        """Mark the posts of the page's place that were older than a day or a week when the button was pressed.
-
-        A script gets those of its page, whose ages on it may be those of other dates than the ones that order posts.
-        """
+        """Mark the posts of the page's place that were older than a day or a week when the button was pressed."""
         days, pressed, source = (visit.form.text(name) for name in ("older", "pressed", "source"))
         if days not in AGES:
             raise InvalidRequest(N_("The form is incomplete: it names no post or no change."))
@@ -150,11 +147,7 @@ class MarkForms:
             marked = await self._mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), place)
         else:
             marked = await self._read_state.mark_after(user, uid, place, visit.now)
-        changed = set[str]().union(*marked.values())
-        text = _unless(marked, visit, AGES[days])
-        return await self._done(
-            visit, text, marked, read=[id_ for id_ in _ids(visit.form.text("page")) if id_ in changed]
-        )
+        return await self._done(visit, _unless(marked, visit, AGES[days]), marked, _ids(visit.form.text("page")))
 
     async def _mark_source(
         self, visit: PageVisit, user: str, place: TimelinePlace, until: Cursor, *ids: str
@@ -174,11 +167,17 @@ class MarkForms:
         said = marked_text(visit, before) if before is not None else ""
         return await self._reply(visit, text, before, undone=undone, before=said)
 
-    async def _done(self, visit: PageVisit, text: str, marked: Marked, **more: object) -> Response:
-        """The reply to marks, which can be undone; `text` is said if there are none."""
+    async def _done(self, visit: PageVisit, text: str, marked: Marked, page: Collection[str] = ()) -> Response:
+        """The reply to marks, which can be undone; `text` is said if there are none.
+
+        A script gets those of its `page`: ages on it may be of other dates than the ones that order posts, and a feed
+        may be in another channel since.
+        """
         user, place = visit.require_session().user, on_one_line(visit.form.text("called"))[:_LONGEST_NAME]
         record = await self._undo.remember(user, marked, place)
         said = marked_text(visit, record) if record is not None else text
+        changed = set[str]().union(*marked.values())
+        more = {"read": [id_ for id_ in page if id_ in changed]} if page else {}
         return await self._reply(visit, said, record, undone="", **more)
 
     async def _reply(

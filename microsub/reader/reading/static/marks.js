@@ -502,10 +502,12 @@ function sayMarked(told) {
 export async function markAll(form = document.getElementById("mark-all"), older = "") {
   const unread = [...document.querySelectorAll(".post:not(.is-read)")].map((post) => post.dataset.id);
   const pressed = Math.floor(Date.now() / 1000);
-  const told = await (marking = send(form, older ? { older, pressed, page: unread.slice(0, MOST_LISTED).join(",") } : {}));
+  const isOfPart = older || form.elements.channel.value !== document.getElementById("change").elements.channel.value; // a feed was moved
+  const page = isOfPart ? { page: unread.slice(0, MOST_LISTED).join(",") } : {};
+  const told = await (marking = send(form, older ? { older, pressed, ...page } : page));
   document.querySelector(".marking details")?.removeAttribute("open");
   if (told) {
-    const read = older ? told.read || [] : unread; // offline, nobody says which are older
+    const read = isOfPart ? told.read || [] : unread; // offline, nobody says which are older
     read.forEach((id) => showState(id, "read", true));
     if (older) {
       showCounts(told.unread);

@@ -351,6 +351,10 @@ async function change(address, body) {
     const [open, isMove] = [feed?.dataset.channel, body.get("do") === "move"];
     if (marks && (isMove ? body.get("feed").startsWith(`${open}/`) : !body.has("do"))) {
       marks.elements.channel.value = isMove ? "global" : open; // posts of this list are in another channel now, or here again
+      const all = document.getElementById("mark-all")?.elements;
+      if (all && (!isMove || body.get("feed") === `${open}/${all.source.value}`)) {
+        all.channel.value = isMove ? body.get("target") : open;
+      }
     }
     showMoved(document.adoptNode(notice));
   } else {
