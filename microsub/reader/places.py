@@ -63,6 +63,9 @@ class ListPart(Generic[_T]):
         return cls(everything[first : first + most], first, len(everything), earlier, later)
 
 
+_UNREAD = "is:unread"
+
+
 @dataclass(frozen=True, slots=True)
 class TimelinePlace:
     """A part of a timeline, or of the posts that match `words`. `before` and `after` are wire cursors: newer than the
@@ -108,7 +111,8 @@ class TimelinePlace:
         if not NAME.match(uid):
             raise NotFound(N_("There is no such channel."))
         best = query.get("sort") == "relevance"
-        return cls(uid, "all", "", words, query.get("before", ""), query.get("after", ""), best=best)
+        show: Show = "unread" if _UNREAD in words.split() else "all"
+        return cls(uid, show, "", words, query.get("before", ""), query.get("after", ""), best=best)
 
     @property
     def path(self) -> str:
@@ -134,8 +138,11 @@ class TimelinePlace:
         return replace(self, after=Cursor(str(int(at) + 1), "0").encode())
 
     def showing(self, show: Show) -> str:
-        """The address of the same place with all or only unread posts."""
-        return replace(self, show=show).start
+        """The address of the same place with all or only unread posts, which a search names among its words."""
+        if self.words is None:
+            return replace(self, show=show).start
+        words = [word for word in self.words.split() if word != _UNREAD]
+        return replace(self, words=" ".join([*words, _UNREAD] if show == "unread" else words)).start
 
     def of_feed(self, source: str, uid: str) -> str:
         """The address of one feed's posts in that channel: unread ones, or all, as here."""

@@ -134,6 +134,14 @@ async def test_a_search_by_keys(browser: Browser, server: ReadingServer) -> None
         await page.evaluate("scrollTo(0, 0)")
         await page.get_by_role("button", name="Mark these posts as read").click()
         await page.get_by_text(f"{first - 2} posts marked as read.").wait_for()  # two were opened
+        await page.locator("#done [data-close]").click()
+        for end in ("+is%3Aunread", SEARCH):
+            async with page.expect_event("load"):
+                await press("u")
+            assert page.url.endswith(end)
+        await page.goto(f"{server.url}/search?q=nosuchword")
+        await press("M")
+        await page.get_by_text("There is no unread post here.").wait_for()
 
 
 async def test_searches_work_without_scripts(browser: Browser, server: ReadingServer) -> None:

@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, keptPart, markAll, tell } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, keptPart, markAll, tell, tellNothing } from "./marks.js";
 import { showOnward, tellLast, tellNoMore } from "./news.js";
 import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
@@ -448,7 +448,7 @@ export const atPosts = {
     }
     const all = document.querySelector("button[data-act=all]");
     if (all && all.form.id !== "mark-all") {
-      all.click(); // found posts are marked by name, and no channel comes after them
+      all.hidden ? tellNothing("allRead") : all.click(); // found posts are marked by name, and no channel comes after them
       return;
     }
     isFinishing = true;
@@ -458,7 +458,7 @@ export const atPosts = {
     if (isFinishing) {
       onward.click();
     } else if (!all && canLeave()) {
-      tellLast();
+      feed?.dataset.news ? tellLast() : tellNothing("allRead");
     }
   },
   page: async () => {
