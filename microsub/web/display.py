@@ -16,6 +16,7 @@ FONTS = ("auto", "sans", "serif")
 LEADINGS = ("tight", "normal", "loose")
 WIDTHS = ("narrow", "normal", "wide")
 ORDERS = ("newest", "oldest")
+SPEEDS = ("75", "100", "125", "150", "175", "200")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Display(Choices):
 
     `language` is empty for the browser's language; with `scrolling`, scrolling past posts marks them as read; with
     `order`, the oldest or newest posts come first; `quiet` hides channels without unread posts. `font`, `leading` (the
-    height of lines) and `width` are those of posts; `minutes` shows how long reading takes. New settings come last.
+    height of lines) and `width` are those of posts; `minutes` shows how long reading takes. `speed` is that of
+    the player, in percent. New settings come last.
     """
 
     theme: str = "auto"
@@ -59,6 +61,7 @@ class Display(Choices):
     leading: str = "normal"
     width: str = "normal"
     minutes: str = "no"
+    speed: str = "100"
 
     CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "theme": THEMES,
@@ -72,4 +75,5 @@ class Display(Choices):
         "leading": LEADINGS,
         "width": WIDTHS,
         "minutes": YES_OR_NO,
+        "speed": SPEEDS,
     }

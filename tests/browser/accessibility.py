@@ -41,8 +41,8 @@ REMOVED = "frame => document.querySelectorAll(frame).forEach(one => one.remove()
 FURTHER = [] if THOROUGH else [".post:nth-of-type(n+5)"]
 """Posts after the fourth look like those before them."""
 SIZED = """size => {
-    const { dataset } = document.documentElement, old = dataset.size;
-    dataset.size = size;
+    const { style } = document.documentElement, old = style.fontSize;
+    style.fontSize = size;
     return old;
 }"""
 DOUBLED = "[...document.querySelectorAll('[id]')].map(one => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
@@ -87,7 +87,7 @@ async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[s
             await opened(language, path)
             await page.add_script_tag(url=script)
             await axe("light", path, OF_WHOLE)
-            size = await page.evaluate(SIZED, "larger")
+            size = await page.evaluate(SIZED, "143.75%")
             await fits(language, path, NARROW)
             await page.evaluate(SIZED, size)
             await fits(language, path, PHONE)

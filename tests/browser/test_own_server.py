@@ -261,10 +261,10 @@ async def test_signing_in_and_out(here: Tab, world: Instances) -> None:
     await here.page.reload()
     assert await here.title() == "Your account"
     await here.page.evaluate(
-        "(sessionStorage.setItem('branch ann /channels/home/feeds', 'A blog'), localStorage.speed = 2)"
+        "(sessionStorage.setItem('branch ann /channels/home/feeds', 'A blog'), localStorage.branches = 2)"
     )
     await sign_out(here, world)
-    assert await here.page.evaluate("[sessionStorage.length, localStorage.speed]") == [0, "2"]
+    assert await here.page.evaluate("[sessionStorage.length, localStorage.branches]") == [0, "2"]
     await here.page.goto(f"{world.url}/account")
     assert await here.title() == "Sign in"
     secrets = [cookie["value"] for cookie in kept if len(cookie["value"]) > 20]

@@ -57,7 +57,7 @@ async def put(reader: ReaderSite, visit: PageVisit, episode: Episode, *, at_once
 
 
 async def _change(reader: ReaderSite, read_state: ReadState, visit: PageVisit) -> Response:
-    """Play or remove an episode of the queue, empty it, close the player, or note a position.
+    """Play or remove an episode of the queue, empty it, close the player, or note a position or the speed.
 
     The button's value is the episode's address. A closed player keeps its only episode if that is begun. The post of
     one that has `ended` is read.
@@ -76,6 +76,8 @@ async def _change(reader: ReaderSite, read_state: ReadState, visit: PageVisit) -
             return []
         return [one for one in queue if "remove" not in fields or one.url != fields.text("remove")]
 
+    if (display := visit.display.changed({"speed": fields.text("speed")})) != visit.display:
+        await reader.keep(user, {"display": display.stored()})
     await _revise(
         reader, visit, changed, lambda stored: "play" not in fields and ("close" in fields or is_closed(stored))
     )

@@ -428,7 +428,7 @@ async def _display(reader: ReaderSite, visit: PageVisit) -> Response:
 
 async def _set_display(reader: ReaderSite, visit: PageVisit) -> Response:
     """Keep the choices with the account, and in the browser for pages before the sign-in."""
-    chosen = Display().changed(visit.form).stored()
+    chosen = Display(speed=visit.display.speed).changed(visit.form).stored()
     if visit.session is not None:
         everywhere = visit.form.text(READ_EVERYWHERE)
         reading = {READ_EVERYWHERE: everywhere} if everywhere in YES_OR_NO else {}

@@ -76,8 +76,13 @@ function report() {
     return;
   }
   [reported, at] = [performance.now(), seconds];
+  post(form, { seconds });
+}
+
+/** Have the account keep the position or the speed. */
+function post(form, fields) {
   const body = new URLSearchParams(new FormData(form));
-  body.set("seconds", seconds);
+  Object.entries(fields).forEach(([name, value]) => body.set(name, value));
   const headers = { accept: "application/json" };
   fetch(form.action, { method: "POST", body, headers, keepalive: true }).catch(() => {}); // the next report has it
 }
@@ -225,9 +230,8 @@ function playFrom(post, seconds) {
 
 function showSpeed() {
   const [audio, speed] = [sound(), bar().querySelector("[data-speed]")];
-  speed.value = localStorage.getItem("speed") || "1";
   speed.closest("span").hidden = false;
-  audio.defaultPlaybackRate = audio.playbackRate = Number(speed.value);
+  audio.defaultPlaybackRate = audio.playbackRate = speed.value / 100;
 }
 
 let isReady = false;
@@ -265,8 +269,8 @@ export function prepareListening() {
   });
   document.addEventListener("change", ({ target }) => {
     if (target.matches("[data-speed]")) {
-      localStorage.setItem("speed", target.value);
       showSpeed();
+      post(target.form, { speed: target.value });
     }
   });
   document.addEventListener("play", ({ target }) => { // one plays at a time, the bar or a post's own player
