@@ -474,6 +474,16 @@ async def test_a_feed_is_dragged_to_another_channel(browser: Browser, many: Read
         await expect(rows).to_have_count(6)
         await moved.locator("a").drag_to(page.locator("#channels [data-channel=saved]"))
         await expect(rows).to_have_count(6)
+        await moved.locator("a").click()
+        await expect(page.locator("h1")).to_have_text("feed-1")
+        if await page.locator(".post.is-read").count():
+            await page.locator(".post.is-read [data-act=read]").first.click()
+        await moved.locator("a").drag_to(page.locator("#channels [data-channel=news]"))
+        await expect(rows).to_have_count(5)
+        await page.keyboard.press("A")  # on the feed's own page, they are marked where they are now
+        await expect(page.locator("#done [data-text]")).to_contain_text("marked as read in feed-1.")
+        await page.locator(".moved").get_by_role("button", name="Undo").click()
+        await expect(rows).to_have_count(6)
 
 
 async def test_a_refused_drag(browser: Browser, many: ReadingServer) -> None:
