@@ -357,7 +357,13 @@ async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, li
         await settled(page, COUNT - 4)
         async with page.expect_event("load"):
             await page.go_back()
-        assert await focused(page) == "Post 37"  # the next one, because 38 is no longer unread
+        assert await focused(page) == "Post 38"
+        for key, post in (("k", "Post 39"), ("j", "Post 38"), ("j", "Post 37")):
+            await page.keyboard.press(key)
+            assert await focused(page) == post
+        assert await page.locator(".post.is-read").count() == 1
+        await page.reload()
+        await expect(page.get_by_role("link", name="Post 38", exact=True)).to_have_count(0)
         async with page.expect_event("load"):
             await page.get_by_role("link", name="Post 36", exact=True).click()
         async with page.expect_event("load"):

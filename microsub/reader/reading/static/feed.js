@@ -1,6 +1,6 @@
 // The list of posts: the focus moves from post to post, more posts are loaded, and each position has an address.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, keptPart, markAll, tell, tellNothing } from "./marks.js";
+import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, keptPart, markAll, showState, tell, tellNothing } from "./marks.js";
 import { showOnward, tellLast, tellNoMore } from "./news.js";
 import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
@@ -93,6 +93,58 @@ function rememberPlace() {
   sessionStorage.setItem("places", JSON.stringify([[location.href, ...placeHere()], ...placesLeft()].slice(0, MOST_PLACES)));
 }
 
+// --- what a list of unread posts showed, for the way back to it: posts that have been read since are still there
+
+const MOST_LISTS = 3;
+const listsLeft = () => JSON.parse(sessionStorage.getItem("lists") || "[]");
+
+/** A post as it was before it was opened. */
+function folded(post) {
+  const copy = post.cloneNode(true);
+  copy.querySelector("[data-body]")?.dataset.cut !== undefined && fold(copy);
+  return copy;
+}
+
+/** Remember the posts of the page at this address. */
+function rememberPosts() {
+  const shell = feed.cloneNode();
+  shell.append(...posts().filter((post) => (post.dataset.place ?? start) === location.href).map(folded));
+  try {
+    const others = listsLeft().filter(([path]) => path !== location.href);
+    sessionStorage.setItem("lists", JSON.stringify([[location.href, shell.outerHTML], ...others].slice(0, MOST_LISTS)));
+  } catch {
+    sessionStorage.removeItem("lists"); // they are too long for the browser
+  }
+}
+
+/** On the way back, show those posts again that have been read since, each in its place. */
+function restorePosts() {
+  const isBack = sessionStorage.getItem("returning") || performance.getEntriesByType("navigation")[0]?.type === "back_forward";
+  const [, html = ""] = (isBack && listsLeft().find(([path]) => path === location.href)) || [];
+  const shell = new DOMParser().parseFromString(html, "text/html").getElementById("feed");
+  const all = [...(shell?.querySelectorAll(".post") ?? [])];
+  const here = ({ id }) => document.getElementById(id);
+  const isWhole = !document.querySelector("#older [rel=next]");
+  const known = isWhole ? all : all.slice(0, all.findLastIndex(here) + 1); // what follows may have moved to the next page
+  if (known.length && feed.matches(".empty")) {
+    feed.replaceChildren();
+    [...shell.attributes].forEach(({ name, value }) => feed.setAttribute(name, value));
+  }
+  let before = null;
+  for (const post of known) {
+    const [shown, next] = [here(post), before ? null : known.map(here).find(Boolean)];
+    if (!shown) {
+      before ? before.after(post) : next ? next.before(post) : feed.append(post);
+      showState(post.dataset.id, "read", true);
+    }
+    before = shown ?? post;
+  }
+  let heading = "";
+  for (const group of feed.querySelectorAll(".group")) {
+    group.textContent === heading ? group.remove() : (heading = group.textContent);
+  }
+}
+
 const SURE = 10; // unread posts at the beginning of a list that its first page surely has, with those that are read, too
 const ABOVE = 5; // posts above the place that a page begins with
 
@@ -182,6 +234,11 @@ function close(post) {
   if (kept.size > MOST_KEPT) {
     kept.delete(kept.keys().next().value);
   }
+  fold(post);
+}
+
+function fold(post) {
+  const body = post.querySelector("[data-body]");
   body.innerHTML = body.dataset.cut;
   delete body.dataset.cut;
   post.classList.remove("is-open");
@@ -547,6 +604,8 @@ function nameDays() {
 }
 
 export function prepareFeed() {
+  const isUnread = feed?.dataset.show === "unread";
+  isUnread && restorePosts();
   if (!feed || !posts().length) {
     return;
   }
@@ -561,6 +620,7 @@ export function prepareFeed() {
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);
   addEventListener("pagehide", rememberPlace);
+  isUnread && addEventListener("pagehide", rememberPosts);
   setInterval(nameDays, MINUTE);
   document.querySelector(".looks")?.addEventListener("submit", keepInView);
   document.querySelectorAll(".views [data-show]").forEach((link) => link.addEventListener("click", keepShowing));
