@@ -33,6 +33,10 @@ async def test_channels_are_made_renamed_and_put_in_order(ann: ReadingVisitor) -
     made = await ann.browser.submit(await ann.get("/channels"), "/channels", name=" Far  away ")
     page = await ann.get(made.location)
     assert page.title == "Channel Far away"
+    page = await ann.get((await ann.browser.submit(page, made.location, name="Near")).location)
+    assert "The channel “Far away” is called “Near” now." in page.text
+    page = await ann.get((await ann.browser.submit(page, made.location, undo="yes")).location)
+    assert page.title == "Channel Far away"
     await ann.browser.submit(page, made.location, name="Near")
     assert await _names(ann) == ["Home", "Later", "Near"]
     uid = made.location.rpartition("/")[2]

@@ -68,7 +68,7 @@ async def test_all_settings_of_a_feed(ann: ReadingVisitor, server: World) -> Non
     feed = await feed_of(server)
     said = {"name": "My  blog", "view": "cards", "hide_in_all": "yes", "notify": "no", "keep_unread_days": "7"}
     reply = await save(ann, feed, **said, exclude_words="sport\nads", include_words="")
-    assert reply.location == f"/feed/{feed}/settings?channel=home&done=yes"
+    assert reply.location.startswith(f"/feed/{feed}/settings?channel=home&done=yes&result=")
     words = Filters(exclude_words=("sport", "ads"))
     wanted = FollowSettings(view="cards", hide_in_all=True, notify=False, keep_unread_days=7, filter=words)
     assert await own(server, feed) == wanted
@@ -166,12 +166,21 @@ async def test_an_unfollow_of_a_paused_feed_is_undone(ann: ReadingVisitor, serve
 
 
 async def test_a_name_of_a_feed_turns_no_text_around(ann: ReadingVisitor, server: World) -> None:
-    """Marks of direction in it would reverse the sentences that name the feed."""
+    """Marks of direction in it would reverse the sentences that name the feed. It can be undone, and settings stay."""
     feed = await feed_of(server)
-    await save(ann, feed, name="Mine \u202e  and\tyours")
+    reply = await save(ann, feed, name="Mine \u202e  and\tyours", hide_in_all="yes")
     follow = await server.channels.subscription("ann", "home", feed)
     assert follow is not None
     assert follow.name == "Mine and yours"
+    page = await ann.get(reply.location)
+    assert "The feed is called Mine and yours now." in page.text
+    undo = page.tree.css_first("button[name=undo]").attributes["value"]
+    page = await ann.get((await ann.browser.submit(page, "/feed/chosen/undo", undo=undo)).location)
+    assert "Undone for https://blog.example/feed." in page.text
+    follow = await server.channels.subscription("ann", "home", feed)
+    assert follow is not None
+    assert follow.name is None
+    assert follow.settings.hide_in_all
 
 
 async def test_posts_that_a_filter_left_out_stay_out(ann: ReadingVisitor, server: World) -> None:

@@ -59,7 +59,7 @@ def routes(
         change(f"{CHANNELS}/order", partial(_order, *shared)),
         change(f"{CHANNELS}/restore", partial(_restore, *shared, following, quotas)),
         page(reader.site, one, shown),
-        change(one, partial(_rename, *shared), shown),
+        change(one, partial(_rename, *shared, undo), shown),
         change(f"{one}/delete", partial(_delete, *shared, following)),
         change(f"{one}/settings", partial(_set_settings, *shared), shown),
         change(f"{one}/move", partial(_move, *shared, following)),
@@ -182,6 +182,7 @@ async def _channel(
         undo=name,
         again=next((one.name for one in followed if one.record.id == again), None),
         moved=moved,
+        former=await undo.former_name(user, channel.uid, visit.query.get("renamed", "")),
         is_done="done" in visit.query,
         asked=visit.query.get("asked", ""),
         now=visit.now,
@@ -210,10 +211,14 @@ async def _just_moved(
     return None if followed is None else (feed, feed_name(followed, await feeds.get(feed)), channel)
 
 
-async def _rename(reader: ReaderSite, channels: Channels, visit: PageVisit) -> Response:
-    user, uid = await writer_of(reader, channels, visit)
-    await channels.rename(user, uid, _name(visit), visit.now)
-    return visit.go(f"{CHANNELS}/{uid}", done="yes")
+async def _rename(reader: ReaderSite, channels: Channels, undo: UndoRecords, visit: PageVisit) -> Response:
+    """Rename a channel, and offer its former name, which an undo sends."""
+    user, channel = await reader.user(visit), await asked_channel(channels, visit)
+    await channels.rename(user, channel.uid, name := _name(visit), visit.now)
+    if name == channel.name or "undo" in visit.form:
+        return visit.go(f"{CHANNELS}/{channel.uid}", done="yes")
+    kept = await undo.remember_name(user, channel.uid, channel.name)
+    return visit.go(f"{CHANNELS}/{channel.uid}", renamed=kept.id)
 
 
 async def _move(reader: ReaderSite, channels: Channels, following: Following, visit: PageVisit) -> Response:

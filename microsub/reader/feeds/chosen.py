@@ -40,7 +40,7 @@ _UNDO_BROKEN = N_("The store of this server failed meanwhile. Press “Undo” a
 _LATE = N_("This took too long. Choose it again.")
 _LATE_UNDO = N_("This took too long. Press “Undo” again.")
 
-Act = Literal["move", "copy", "pause", "resume", "auto", "on", "off", "unfollow", "address", "undo"]
+Act = Literal["move", "copy", "pause", "resume", "auto", "on", "off", "unfollow", "rename", "address", "undo"]
 
 _SETTINGS: Mapping[str, Mapping[str, bool | FullTextChoice]] = {
     "pause": {"paused": True},
@@ -89,7 +89,7 @@ class ChosenFeeds:
     async def change(self, visit: PageVisit) -> Response:
         """Do what the form says with the feeds that it names, each in one channel or, without one, in all."""
         act: Act = next((act for act in get_args(Act) if act == visit.form.text("do")), "undo")
-        if act in {"address", "undo"}:
+        if act in {"rename", "address", "undo"}:
             raise InvalidRequest(N_("Choose what to do with the feeds."))
         names = {*visit.form.getlist("feed")}
         if len(names) > MOST_CHOSEN:
@@ -181,6 +181,11 @@ class ChosenFeeds:
             raise
         result = ChosenResult("address", done={follow.feed: name}, feed=record.id)
         return record, await self.undo.remember_feeds(user, before, {}, told=_stored(result))
+
+    async def renamed(self, user: str, uid: str, follow: Subscription, name: str) -> UndoRecord:
+        """Record a follow as it was before the user named the feed, which is called `name` now."""
+        result = ChosenResult("rename", done={follow.feed: name}, page=uid)
+        return await self.undo.remember_feeds(user, [(uid, follow)], {}, told=_stored(result))
 
     async def take_back(self, visit: PageVisit) -> Response:
         """Restore what was before the last change of several feeds."""
@@ -302,6 +307,8 @@ class ChosenFeeds:
         elif done.act == "copy":
             if done.channel not in {uid for uid, _ in held}:
                 await self.following.unfollow(user, done.channel, follow.url, now)
+        elif done.act == "rename":
+            await self.following.change(user, uid, follow.feed, now, name=follow.name or "")
         else:
             changed = _with(follow.settings, done.act)
             await self.following.change(user, uid, follow.feed, now, settings=follow.settings, former=changed)

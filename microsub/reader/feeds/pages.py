@@ -206,6 +206,10 @@ class FeedPages:
         if "past" in visit.form:
             to, at = target.uid if target is not None else "", (visit, uid, wanted.filter, follow.feed)
             said["undo"] = await mark_refused(self.reading, self.chosen.undo, self.read_state, *at, to)
+        if name != (follow.name or ""):
+            record = await self.feeds.get(follow.feed) or FeedRecord(follow.feed, follow.url)
+            shown = feed_name(replace(follow, name=name or None), record)
+            said["result"] = (await self.chosen.renamed(user, uid, follow, shown)).id
         if target is not None:
             return await self.chosen.do(visit, "move", {f"{uid}/{follow.feed}"}, target, page=uid, said=said)
         return self._go(visit, uid, follow, **{"done": "yes", **said})

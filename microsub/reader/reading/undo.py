@@ -174,6 +174,15 @@ class UndoRecords:
         feed, _, value = follow.partition(b" ")
         return read_subscription(keys.undo(user, id_), text(feed), value)
 
+    async def remember_name(self, user: str, uid: str, name: str) -> UndoRecord:
+        """Record the name that a channel had."""
+        return await self._keep(user, 0, {f"name {uid}": name.encode()})
+
+    async def former_name(self, user: str, uid: str, id_: str) -> str:
+        """The name that the channel had by that record; empty if there is none."""
+        (name,) = await self._of(user, id_, f"name {uid}")
+        return text(name or b"")
+
     async def undo(self, user: str, id_: str, now: float) -> int:
         """Mark the record's posts as unread; returns their number. Posts that have left the channel stay away."""
         kept = await self._all(user, id_)
