@@ -121,8 +121,9 @@ class Sessions:
         if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
             return None
         digest = sha256_hex(cookie)
-        asked = ("me", "disabled", "admin", "display", "searches", "playing", "read_everywhere", "shortcuts")
-        flat, (me, disabled, admin, display, searches, playing, everywhere, shortcuts) = await self._redis.pipeline(
+        own = ("display", "searches", "playing", "shortcuts", "services")
+        asked = ("me", "disabled", "admin", "read_everywhere", *own)
+        flat, (me, disabled, admin, everywhere, *kept) = await self._redis.pipeline(
             [("HGETALL", keys.session(user, digest)), ("HMGET", keys.user(user), *asked)]
         )
         if not flat or me is None or disabled is not None:
@@ -139,11 +140,8 @@ class Sessions:
             found.created,
             admin is not None,
             new,
-            text(display or b""),
-            text(searches or b""),
-            text(playing or b""),
-            everywhere == b"yes",
-            text(shortcuts or b""),
+            read_everywhere=everywhere == b"yes",
+            **{name: text(value or b"") for name, value in zip(own, kept, strict=True)},
         )
 
     async def confirm(self, user: str, id_: str) -> None:

@@ -19,9 +19,8 @@ class SignedIn:
     """The sender of a request: user, profile URL, session id, way of the sign-in, and whether they are an admin now.
 
     `cookie` is the new value of the cookie if it has changed, otherwise None. `since` is the Unix time of the sign-in.
-    `display`, `searches`, `playing` and `shortcuts` are choices of the user for all browsers, as pages keep them; empty
-    for none.
-    `read_everywhere`: whether a post that is read in one channel is read in all.
+    `display`, `searches`, `playing`, `shortcuts` and `services` are choices of the user for all browsers, as pages keep
+    them; empty for none. `read_everywhere`: whether a post that is read in one channel is read in all.
     """
 
     user: str
@@ -36,3 +35,4 @@ class SignedIn:
     playing: str = ""
     read_everywhere: bool = False
     shortcuts: str = ""
+    services: str = ""

@@ -80,6 +80,7 @@ from microsub.reader.reading.posts import FeedFaces, PostViews
 from microsub.reader.reading.undo import UndoRecords
 from microsub.reader.settings import devices, incoming, menu, outputs, rules
 from microsub.reader.settings import lists as list_pages
+from microsub.reader.settings import services as service_pages
 from microsub.reader.settings import shortcuts as shortcut_pages
 from microsub.server.backend import AccountChanges
 from microsub.server.monitoring import Monitors, health, json_response, metrics
@@ -93,6 +94,7 @@ from microsub.web.pages import static_route
 from microsub.web.paths import ENDPOINT, HUB, OUTPUTS, WEBMENTION
 from microsub.web.responses import error_reply, retry_after
 from microsub.web.routes import missing_page
+from microsub.web.services import services_in
 from microsub.web.shortcuts import KEY_GROUPS, shortcuts
 from microsub.web.visit import PageSite
 from microsub.webmention import MentionStore, WebmentionEndpoint
@@ -154,6 +156,7 @@ def create_app(
     folders = (IDENTITY_FOLDER, *READER_FOLDERS)
     looks = InstanceLooks(parts.stores.declared, parts.stores.effective.everything)
     known = {"shortcuts": shortcuts, "key_groups": KEY_GROUPS, "episodes_in": episodes_in, "is_closed": is_closed}
+    known |= {"services_in": services_in}
     site = PageSite.at(parts.sessions, parts.clock, base_url, folders, NAVIGATION, looks.now, **known)
     routes = [
         *_monitoring_routes(parts, monitors or Monitors()),
@@ -438,6 +441,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
         *filters.routes(reader, stores.channels, parts.reading, undo, read_state),
         *menu.routes(reader),
         *shortcut_pages.routes(reader),
+        *service_pages.routes(reader),
         *list_pages.routes(
             reader,
             parts.feed_lists,

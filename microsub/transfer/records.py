@@ -67,7 +67,8 @@ class ExportedReading:
 
     `views` has the last choice as `''`. `searches` are those in the list of channels: with `uid`, in that channel only.
     `read_everywhere`: whether a post that is read in one channel is read in all. `episodes` are those of the player,
-    `shortcuts` the keys of the actions whose keys the user has changed.
+    `shortcuts` the keys of the actions whose keys the user has changed, `services` the names and addresses of services
+    to which posts can be sent.
     """
 
     display: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class ExportedReading:
     read_everywhere: bool = False
     episodes: tuple[Episode, ...] = ()
     shortcuts: Mapping[str, str] = field(default_factory=dict)
+    services: tuple[tuple[str, str], ...] = ()
     type: Literal["reading"] = "reading"
 
 

@@ -41,6 +41,7 @@ from microsub.transfer.records import (
     ExportRecord,
 )
 from microsub.web.display import Display
+from microsub.web.services import services_in
 
 if TYPE_CHECKING:
     from microsub.accounts import User
@@ -133,6 +134,7 @@ class UserExport:
             user.settings.get(READ_EVERYWHERE) == "yes",
             episodes_in(user.settings.get("playing", "")),
             orjson.loads(user.settings.get("shortcuts") or "{}"),
+            tuple((one.name, one.address) for one in services_in(user.settings.get("services", ""))),
         )
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:

@@ -84,6 +84,7 @@ from microsub.transfer.records import (
 from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Progress, Skipped, one_by_one
 from microsub.transfer.user_export import OWN_FIELDS
 from microsub.web.display import Display
+from microsub.web.services import Service, chosen_service, stored_services, with_service
 from microsub.web.shortcuts import UnfitKeys, chosen_shortcuts, shortcuts, written
 
 if TYPE_CHECKING:
@@ -258,6 +259,7 @@ class UserImport:
         there = await self.accounts.user(self._user)
         settings = dict(there.settings) if there is not None else {}
         own_keys = "" if settings.get("shortcuts") else self._own_keys(record.shortcuts)
+        own_services = "" if settings.get("services") else self._services(record.services)
         if self._report.dry_run:
             return
         self._episodes = record.episodes
@@ -269,6 +271,8 @@ class UserImport:
             await self.accounts.set_settings(self._user, {"display": display})
         if own_keys:
             await self.accounts.set_settings(self._user, {"shortcuts": own_keys})
+        if own_services:
+            await self.accounts.set_settings(self._user, {"services": own_services})
         searched = self._counts.keys() | {GLOBAL}
         shown = searched | {LAST_CHOICE}
         views = {uid: ChannelDisplay().changed(view) for uid, view in record.views.items() if uid in shown}
@@ -302,6 +306,16 @@ class UserImport:
         except UnfitKeys as error:
             self._report.skipped.append(Skipped("", "shortcuts", error.description))
             return ""
+
+    def _services(self, said: Sequence[tuple[str, str]]) -> str:
+        """The services as they are stored, without those that can't work."""
+        found: list[Service] = []
+        for name, address in said:
+            try:
+                found = with_service(found, chosen_service("", address, name))
+            except InvalidRequest as error:
+                self._report.skipped.append(Skipped("", name[:_SHOWN], error.description))
+        return stored_services(found)
 
     def _addresses(self, uid: str, urls: Sequence[str]) -> dict[str, str]:
         """The valid URLs of a rule, normalised; original → URL.

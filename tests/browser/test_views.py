@@ -321,6 +321,22 @@ async def test_own_keys_work_instead_of_the_usual_ones(browser: Browser, server:
         await page.get_by_role("dialog").wait_for(state="hidden")
         await page.keyboard.press("?")
         assert await page.get_by_role("dialog").count() == 0
+        await page.goto(server.url + "/settings/services")
+        bag = server.url.replace("localhost", "127.0.0.1") + "/bag"  # another host opens a tab
+        await page.get_by_label("Service", exact=True).select_option("Wallabag")
+        await page.get_by_label("Address", exact=True).fill(bag)
+        await here.press("Add")
+        await page.goto(server.url + "/channel/home?show=all")
+        await page.keyboard.press("ArrowRight")
+        link = page.locator(".post:focus .service").first
+        wanted = await link.get_attribute("href")
+        assert (wanted or "").startswith(f"{bag}/bookmarklet?url=http")
+        async with page.context.expect_page() as opening:
+            await page.keyboard.press("w")
+        assert (await opening.value).url == wanted
+        await page.goto(server.url + "/settings/services")
+        async with page.expect_navigation(wait_until="load"):
+            await page.get_by_role("button", name="Remove").click()
         await page.goto(server.url + "/settings/shortcuts")
         await here.press("Restore the usual keys")
 

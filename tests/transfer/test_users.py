@@ -50,6 +50,7 @@ from microsub.transfer.reports import ImportReport
 from microsub.transfer.user_export import UserExport, by_bytes
 from microsub.transfer.user_import import UserImport
 from microsub.web.display import Display
+from microsub.web.services import chosen_service, services_in, stored_services
 from microsub.web.shortcuts import chosen_shortcuts
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
@@ -156,6 +157,7 @@ async def keep_reading(world: World, items: list[str]) -> None:
         "searches": stored_searches(searches),
         READ_EVERYWHERE: "no",
         "shortcuts": chosen_shortcuts({"undo": "Z, Backspace", "next": "", "display": "g y"}),
+        "services": stored_services([chosen_service("Wallabag", "bag.example", ""), chosen_service("Email", "", "Me")]),
     }
     await world.accounts.set_settings("ann", kept)
     displays, uids = ChannelDisplays(world.redis), frozenset({"news", "global"})
@@ -336,6 +338,27 @@ async def test_keys_come_over_where_the_user_has_none(
     user = await here.accounts.user("ann")
     assert user
     assert user.settings.get("shortcuts", "") == kept
+
+
+async def test_services_come_over_where_the_user_has_none(body: bytes, here: World) -> None:
+    """Wrong ones are left out, with the reason."""
+    await here.reader("ann", "news")
+    lines = [json.loads(line) for line in body.splitlines()]
+    said = next(line for line in lines if line["type"] == "reading")
+    said["services"] = [["Bad", "javascript:{url}"], *said["services"]]
+    changed = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    reports = [await bring(here, changed, dry_run=dry_run) for dry_run in (True, False)]
+    assert [[(one.item, "javascript:" in one.why) for one in report.skipped] for report in reports] == [
+        [("Bad", True)]
+    ] * 2
+    user = await here.accounts.user("ann")
+    assert user
+    assert [one.name for one in services_in(user.settings["services"])] == ["Wallabag", "Me"]
+    await here.accounts.set_settings("ann", {"services": stored_services([chosen_service("Email", "", "")])})
+    await bring(here, changed)
+    user = await here.accounts.user("ann")
+    assert user
+    assert [one.name for one in services_in(user.settings["services"])] == ["Email"]
 
 
 async def test_a_search_that_is_kept_during_an_import_stays(body: bytes, here: World) -> None:

@@ -20,6 +20,7 @@ SOURCES = f"{SETTINGS}/sources"
 MENTIONS = f"{SETTINGS}/webmentions"
 DEVICES = f"{SETTINGS}/devices"
 SHORTCUTS = f"{SETTINGS}/shortcuts"
+SERVICES = f"{SETTINGS}/services"
 
 
 def routes(reader: ReaderSite) -> list[Route]:
@@ -35,6 +36,7 @@ async def _menu(reader: ReaderSite, visit: PageVisit) -> Response:
 _ENTRIES = {
     DISPLAY: (N_("Display and language"), N_("Theme, font, size and width of text, sort order, scrolling.")),
     SHORTCUTS: (N_("Keyboard shortcuts"), N_("Choose the keys for each action.")),
+    SERVICES: (N_("Send posts to other services"), N_("Links to Wallabag, Linkding, Mastodon, email and others.")),
     RULES: (N_("Mutes and blocks"), N_("Mute or block authors and feeds.")),
     f"{SETTINGS}/lists": (N_("Import and export"), N_("Import and export feeds, or download all your data.")),
     DEVICES: (N_("Push notifications"), N_("Get notified of new posts while no page is open.")),

@@ -1,0 +1,87 @@
+"""The services to which users send posts."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.base.errors import InvalidRequest
+from microsub.web.services import (
+    KNOWN,
+    LONGEST,
+    MOST,
+    Service,
+    chosen_service,
+    services_in,
+    stored_services,
+    with_service,
+)
+
+POST = ("https://blog.example/a?b=1&c=2#d", "Tea & {url} – “now”")
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "name", "made"),
+    [
+        ("Wallabag", "https://bag.example/", "", ("Wallabag", "https://bag.example/bookmarklet?url={url}")),
+        ("Wallabag", "bag.example", "My\u202e bag\n", ("My bag", "https://bag.example/bookmarklet?url={url}")),
+        ("Linkding", " http://127.0.0.1:9090/links?x#y", "", ("Linkding", "http://127.0.0.1:9090/links/bookmarks/new?url={url}&title={title}")),
+        ("Email", "", "", ("Email", "mailto:?subject={title}&body={url}")),
+        ("", "https://other.example/add?u={url}", "", ("other.example", "https://other.example/add?u={url}")),
+        ("Instapaper", "https://other.example/{url}", "", ("Instapaper", "https://other.example/{url}")),
+        ("", "mailto:later@example.org?body={url}", "", ("Email", "mailto:later@example.org?body={url}")),
+    ],
+)  # fmt: skip
+def test_a_service_is_made_of_a_name_and_an_address(kind: str, address: str, name: str, made: tuple[str, str]) -> None:
+    assert chosen_service(kind, address, name) == made
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "said"),
+    [
+        ("", "", "{url}"),
+        ("", "https://other.example/add", "https://other.example/add"),
+        ("Nothing", "https://other.example/", "https://other.example/"),
+        ("", "javascript:alert('{url}')", "javascript:"),
+        ("", "javascript://x/%0aalert('{url}')", "javascript:"),
+        ("", "data:text/html,{url}", "data:"),
+        ("", "mailto:{url}?body=a", "mailto:"),
+        ("", "mailto:?body={url}\r\nbcc", "mailto:"),
+        ("", "//other.example/{url}", "//other.example"),
+        ("", "https://{url}/", "https://{url}/"),
+        ("", "https://{title}.example/{url}", "https://{title}.example"),
+        ("", "https://other.example/\n{url}", "https://other.example"),
+        ("", "https://other.example/{url}" + "x" * LONGEST, str(LONGEST)),
+        ("Wallabag", "", "server"),
+        ("Wallabag", "javascript://x", "javascript:"),
+        ("Wallabag", "https://", "https://"),
+        ("Wallabag", "a b", "a b"),
+    ],
+)  # fmt: skip
+def test_an_address_that_takes_no_post_is_refused_by_name(kind: str, address: str, said: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        chosen_service(kind, address, "")
+    assert said in refused.value.description
+
+
+def test_the_page_for_a_post_has_its_address_and_title_encoded() -> None:
+    link = Service("a", "https://a.example/?u={url}&t={title}").page_for(*POST)
+    url = "https%3A%2F%2Fblog.example%2Fa%3Fb%3D1%26c%3D2%23d"
+    assert link == f"https://a.example/?u={url}&t=Tea%20%26%20%7Burl%7D%20%E2%80%93%20%E2%80%9Cnow%E2%80%9D"
+
+
+def test_each_known_service_takes_the_address() -> None:
+    for kind in KNOWN:
+        made = chosen_service(kind, "https://own.example", "")
+        assert "https%3A%2F%2Fblog.example" in made.page_for(*POST)
+        assert made.name == kind
+
+
+def test_a_service_of_the_same_name_is_replaced_and_there_are_ten() -> None:
+    there = [Service(str(number), "https://a.example/{url}") for number in range(MOST)]
+    changed = Service("3", "https://b.example/{url}")
+    now = with_service(there, changed)
+    assert (now[3], len(now)) == (changed, MOST)
+    assert list(services_in(stored_services(now))) == now
+    with pytest.raises(InvalidRequest, match=str(MOST)):
+        with_service(there, Service("new", "https://a.example/{url}"))
+    assert services_in(stored_services([])) == ()
