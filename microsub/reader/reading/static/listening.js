@@ -234,6 +234,23 @@ function showSpeed() {
   audio.defaultPlaybackRate = audio.playbackRate = speed.value / 100;
 }
 
+const ALONG = { ArrowLeft: -1, ArrowRight: 1, button3: -1, button4: 1 }; // keys, and buttons of a mouse
+const isMac = /Mac/.test(navigator.platform);
+
+/**
+ * Go back or forward from here, if something plays, when the browser's own key or mouse button for that is pressed. A
+ * page to which another one leads may play; one to which the browser leads waits for a press.
+ */
+function goAlong(event) {
+  const { target, key, button, ctrlKey, shiftKey } = event;
+  const step = ALONG[key ?? `button${button}`];
+  const isKey = (isMac ? event.metaKey : event.altKey) && !ctrlKey && !shiftKey && !target.closest("input, textarea, select");
+  if (step && (isKey || !key) && sound()?.paused === false) {
+    event.preventDefault();
+    history.go(step);
+  }
+}
+
 let isReady = false;
 
 export function prepareListening() {
@@ -276,6 +293,9 @@ export function prepareListening() {
   document.addEventListener("play", ({ target }) => { // one plays at a time, the bar or a post's own player
     document.querySelectorAll("audio, video").forEach((one) => one !== target && one.pause());
   }, true);
+  for (const press of ["keydown", "mouseup"]) {
+    addEventListener(press, goAlong);
+  }
   for (const press of ["click", "keyup"]) {
     addEventListener(press, ({ target }) => isWaiting && sound() && !target.closest?.("#listening, audio, video") && goOn(sound()));
   }
