@@ -49,6 +49,7 @@ export function showCounts(unread) {
 
 const shifted = new Map(); // the name of waiting data → the counts that it changed, and by how much
 const OUTSIDE = ["global", "saved"]; // All counts the posts of all others
+const LONGEST_KEPT = 20000; // characters: a browser sends 64 KiB in all after its page is left
 const countsIn = (selector) => [...document.querySelectorAll(`#channels ${selector} .count [data-count]`)];
 const placeOf = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel")}`;
 const feedsAt = (address) => countsIn("[data-feed]").filter((one) => placeOf(one.closest("a")) === placeOf(new URL(address)));
@@ -138,7 +139,7 @@ function isShown(id, act) {
 }
 
 /** Send fields with the hidden ones of a form; returns the changes and the turn of this action, or null if refused. */
-export async function send(form, fields, keepalive = false) {
+export async function send(form, fields) {
   const turn = (turns += 1);
   const body = new URLSearchParams(new FormData(form));
   for (const [name, value] of Object.entries(fields)) {
@@ -147,6 +148,7 @@ export async function send(form, fields, keepalive = false) {
   underway += 1;
   try {
     const headers = { accept: "application/json" };
+    const keepalive = body.toString().length < LONGEST_KEPT; // a page that is left at once sends it all the same
     const reply = await fetch(form.action, { method: "POST", body, headers, keepalive });
     if (reply.ok) {
       return { ...(await reply.json()), turn };

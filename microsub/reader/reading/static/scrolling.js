@@ -39,7 +39,7 @@ async function mark(ids) {
   run = noted;
   ends = Date.now() + RUN;
   ids.forEach((id) => showState(id, "read", true));
-  const told = await send(document.getElementById("change"), { read: ids.join(",") }, true);
+  const told = await send(document.getElementById("change"), { read: ids.join(",") });
   if (told) {
     showChanged(told, ids, -1);
     if (told.text) {
