@@ -21,6 +21,10 @@ LONGEST_NAME, LONGEST = 40, 1000
 """Characters of a name, and of an address."""
 URL, TITLE = "{url}", "{title}"
 _SERVER = "{server}"
+_NO_SECRETS = frozenset("{@")
+"""Characters that no host of a service has: no part of a post is sent there, and no name and password are kept."""
+_TITLE_SENT = 200
+"""Characters of a title in an address, in which one may take twelve bytes."""
 _MAIL = re.compile(r"mailto:[^?{\s]*\?", re.IGNORECASE)
 
 KNOWN: Mapping[str, str] = {
@@ -43,8 +47,8 @@ class Service(NamedTuple):
     address: str
 
     def page_for(self, url: str, title: str) -> str:
-        """The address of its page for the post with that URL and title."""
-        return self.address.replace(URL, quote(url, safe="")).replace(TITLE, quote(title, safe=""))
+        """The address of its page for the post with that URL and title, of which the first 200 characters are sent."""
+        return self.address.replace(URL, quote(url, safe="")).replace(TITLE, quote(title[:_TITLE_SENT], safe=""))
 
 
 @lru_cache(maxsize=1024)
@@ -69,28 +73,40 @@ def with_service(there: Sequence[Service], service: Service) -> list[Service]:
     return [*there, service]
 
 
-def chosen_service(kind: str, address: str, name: str) -> Service:
+def chosen_service(kind: str, address: str, name: str, there: Sequence[Service] = ()) -> Service:
     """A service as a form or an export states it. Raises InvalidRequest.
 
     `kind` is a name in KNOWN, whose server is at `address`, or '' for another service, whose address has `{url}`.
+    Without a name it is called like its kind, or by its host if another one of those that are `there` is called so.
     """
     given, made = address.strip(), KNOWN.get(kind, "")
     if URL in given:
-        made = given
+        kind, made = "", given
     elif _SERVER in made:
         made = made.replace(_SERVER, _server(given))
-    if URL not in made:
-        why = N_("The address of a service has {placeholder} in it, in place of the post’s address; found “{found}”.")
+    elif kind == "Email" and given:
+        made = made.replace("mailto:", f"mailto:{given}")
+    elif made and given:
+        why = N_(
+            "{service} needs no address; found “{found}”. For another service, give an address with {placeholder}."
+        )
+        raise InvalidRequest(Sentence(why, service=kind, found=shown(given), placeholder=URL))
+    if made.count(URL) != 1 or made.count(TITLE) > 1:
+        why = N_(
+            "The address of a service has {placeholder} in it once, in place of the post’s address; found “{found}”."
+        )
         raise InvalidRequest(Sentence(why, placeholder=URL, found=shown(given)))
     if len(made) > LONGEST:
         why = N_("found {count} characters, expected at most {most}")
         raise InvalidRequest(Sentence(why, count=str(len(made)), most=str(LONGEST)))
     sample = Service("", made).page_for("x", "x")
     is_mail = _MAIL.match(made) and made.isprintable()
-    if not is_mail and (web_address(sample) != sample or "{" in _place(made)):
+    if not is_mail and (web_address(sample) != sample or not _NO_SECRETS.isdisjoint(_place(made))):
         why = N_("“{found}” is no address of a service; expected one like {example}")
         raise InvalidRequest(Sentence(why, found=shown(made), example="https://bookmarks.example/add?url={url}"))
-    return Service(on_one_line(name)[:LONGEST_NAME] or kind or _place(made) or "Email", made)
+    is_taken = any(one.name == kind and one.address != made for one in there)
+    usual = kind if kind and not is_taken else _place(made) or "Email"
+    return Service(on_one_line(name)[:LONGEST_NAME] or usual[:LONGEST_NAME], made)
 
 
 def _server(address: str) -> str:

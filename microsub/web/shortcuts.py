@@ -32,11 +32,7 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
     "answer": ("e", "answer", N_("reply from your own site, if allowed")),
     "read": ("m", "read", N_("mark as read or unread")),
     "save": ("s|f", "save", N_("save or unsave")),
-    "send": (
-        "w",
-        "press .post:focus-within .service, .post.whole .service",
-        N_("send to your first service"),
-    ),
+    "send": ("w", "send", N_("send to your first service")),
     "above": ("t", "above", N_("mark all posts up to here as read")),
     "page": ("T", "page", N_("mark this page as read, go to the next one")),
     "all": ("A", "all", N_("mark all as read")),

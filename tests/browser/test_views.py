@@ -321,6 +321,8 @@ async def test_own_keys_work_instead_of_the_usual_ones(browser: Browser, server:
         await page.get_by_role("dialog").wait_for(state="hidden")
         await page.keyboard.press("?")
         assert await page.get_by_role("dialog").count() == 0
+        await page.keyboard.press("w")
+        await page.get_by_text("The settings have a page for services").wait_for()
         await page.goto(server.url + "/settings/services")
         bag = server.url.replace("localhost", "127.0.0.1") + "/bag"  # another host opens a tab
         await page.get_by_label("Service", exact=True).select_option("Wallabag")

@@ -280,7 +280,7 @@ KINDS = {
             audio=("https://a.example/a.mp3",),
             enclosure=(Enclosure("https://a.example/a.mp3", "audio/mpeg", 30_000_000, 1800, "Episode"),),
         ),
-        "Audio: Episode 30 minutes 28 MB",
+        "Audio: Episode 30 minutes 29 MB",
     ),
 }
 

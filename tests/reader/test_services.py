@@ -26,7 +26,7 @@ async def test_a_post_has_links_to_services(ann: ReadingVisitor) -> None:
     """In lists and on its own page, in the chosen order; the first one is said to have the key."""
     one = await ann.publish_entry(Entry(uid="1", url="https://blog.example/1?a=b&c", name="Tea & “bread”"))
     assert await links(ann, f"/post/{one}") == []
-    assert "has the key for sending" not in (await ann.get(PAGE)).text
+    assert "Key w" not in (await ann.get(PAGE)).text
     assert "Saved, for all your browsers." in await send(ann, kind="Wallabag", address="bag.example", name="My <bag>")
     assert "Saved" in await send(ann, kind="Email", address="", name="")
     for path in (f"/post/{one}", "/channel/home?show=all"):
@@ -39,7 +39,7 @@ async def test_a_post_has_links_to_services(ann: ReadingVisitor) -> None:
             "body": ["https://blog.example/1?a=b&c"],
         }
     listed = [str(one.text()) for one in (await ann.get(PAGE)).tree.css("main .list li div")]
-    assert ["has the key for sending" in text for text in listed] == [True, False]
+    assert ["Key w" in text for text in listed] == [True, False]
     assert "no longer have this link" in await send(ann, f"{PAGE}/remove", name="My <bag>")
     assert [name for name, _ in await links(ann, f"/post/{one}")] == ["Email"]
 
@@ -57,3 +57,12 @@ async def test_a_wrong_address_is_said_and_stays_in_its_field(ann: ReadingVisito
     fields = {field: sent.tree.css_first(f"#{field}").attributes.get("value") for field in ("address", "name")}
     assert fields == {"address": "javascript:{url}", "name": "Bad"}
     assert (await ann.get(PAGE)).tree.css("main .list li") == []
+
+
+async def test_a_service_of_the_same_name_is_said_to_be_replaced(ann: ReadingVisitor) -> None:
+    """One of the same kind without a name stays beside it."""
+    await send(ann, kind="Mastodon", address="a.example", name="")
+    assert "takes the place" not in await send(ann, kind="Mastodon", address="b.example", name="")
+    assert "takes the place" in await send(ann, kind="", address="https://c.example/{url}", name="b.example")
+    listed = [str(one.text()) for one in (await ann.get(PAGE)).tree.css("main .list li div")]
+    assert ["Mastodon" in listed[0], listed[1]] == [True, "b.examplehttps://c.example/{url}"]

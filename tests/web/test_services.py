@@ -27,7 +27,8 @@ POST = ("https://blog.example/a?b=1&c=2#d", "Tea & {url} – “now”")
         ("Linkding", " http://127.0.0.1:9090/links?x#y", "", ("Linkding", "http://127.0.0.1:9090/links/bookmarks/new?url={url}&title={title}")),
         ("Email", "", "", ("Email", "mailto:?subject={title}&body={url}")),
         ("", "https://other.example/add?u={url}", "", ("other.example", "https://other.example/add?u={url}")),
-        ("Instapaper", "https://other.example/{url}", "", ("Instapaper", "https://other.example/{url}")),
+        ("Instapaper", "https://other.example/{url}", "", ("other.example", "https://other.example/{url}")),
+        ("Email", "later@example.org", "", ("Email", "mailto:later@example.org?subject={title}&body={url}")),
         ("", "mailto:later@example.org?body={url}", "", ("Email", "mailto:later@example.org?body={url}")),
     ],
 )  # fmt: skip
@@ -53,7 +54,13 @@ def test_a_service_is_made_of_a_name_and_an_address(kind: str, address: str, nam
         ("", "https://other.example/{url}" + "x" * LONGEST, str(LONGEST)),
         ("Wallabag", "", "server"),
         ("Wallabag", "javascript://x", "javascript:"),
-        ("Wallabag", "https://", "https://"),
+        ("Wallabag", "https://", "“https://”"),
+        ("Wallabag", "https://ann:secret@bag.example", "is no address of a service"),
+        ("", "https://ann:secret@bag.example/{url}", "is no address of a service"),
+        ("", "https://bag.example/{url}{url}", "once"),
+        ("", "https://bag.example/{url}?{title}{title}", "once"),
+        ("Instapaper", "ann", "Instapaper needs no address; found “ann”"),
+        ("Email", "a b@c", "mailto:a b@c"),
         ("Wallabag", "a b", "a b"),
     ],
 )  # fmt: skip
@@ -69,9 +76,22 @@ def test_the_page_for_a_post_has_its_address_and_title_encoded() -> None:
     assert link == f"https://a.example/?u={url}&t=Tea%20%26%20%7Burl%7D%20%E2%80%93%20%E2%80%9Cnow%E2%80%9D"
 
 
+def test_a_second_server_of_a_kind_is_called_by_its_host() -> None:
+    """The same one again, with a change of nothing, isn't."""
+    there = [chosen_service("Mastodon", "a.example", "")]
+    assert chosen_service("Mastodon", "b.example", "", there).name == "b.example"
+    assert chosen_service("Mastodon", "a.example", "", there) == there[0]
+
+
+def test_of_a_long_title_only_the_beginning_is_sent() -> None:
+    """A page of posts with ten services would take megabytes."""
+    made = Service("a", "https://a.example/?u={url}&t={title}").page_for("https://b.example/", "é" * 1000)
+    assert made.endswith("&t=" + "%C3%A9" * 200)
+
+
 def test_each_known_service_takes_the_address() -> None:
     for kind in KNOWN:
-        made = chosen_service(kind, "https://own.example", "")
+        made = chosen_service(kind, "https://own.example" if "{server}" in KNOWN[kind] else "", "")
         assert "https%3A%2F%2Fblog.example" in made.page_for(*POST)
         assert made.name == kind
 

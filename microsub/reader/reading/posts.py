@@ -360,12 +360,12 @@ def _files(entry: Entry) -> Iterator[FileView]:
         if web(enclosure.url) and not (enclosure.type or "").startswith("image/"):
             seen.add(enclosure.url)
             kind = (enclosure.type or "").partition("/")[0]
-            size, title = (enclosure.length or 0) // _MEGABYTE, enclosure.title or _host(enclosure.url)
+            size, title = round((enclosure.length or 0) / _MEGABYTE), enclosure.title or _host(enclosure.url)
             yield FileView(_playable(kind), enclosure.url, title, enclosure.duration or 0, size)
     for one in entry.podcast.alternate if entry.podcast is not None else ():
         if web(one.url) and one.url not in seen:
             seen.add(one.url)
-            yield FileView("file", one.url, one.title or _host(one.url), 0, (one.length or 0) // _MEGABYTE)
+            yield FileView("file", one.url, one.title or _host(one.url), 0, round((one.length or 0) / _MEGABYTE))
     for kind, urls in (("video", entry.video), ("audio", entry.audio)):
         yield from (FileView(kind, url, _host(url)) for url in urls if web(url) and url not in seen)
 

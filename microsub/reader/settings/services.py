@@ -13,6 +13,7 @@ from microsub.reader.settings.menu import SERVICES
 from microsub.web.routes import form, page
 from microsub.web.services import KNOWN, LONGEST, LONGEST_NAME, Service, chosen_service, services_in, stored_services
 from microsub.web.services import with_service as with_one
+from microsub.web.shortcuts import shortcuts, written
 from microsub.web.visit import PageVisit
 
 _FIELDS = ("kind", "address", "name")
@@ -35,6 +36,7 @@ async def _services(reader: ReaderSite, visit: PageVisit) -> Response:
         kinds=tuple(KNOWN),
         longest=(LONGEST, LONGEST_NAME),
         entered={field: visit.form.text(field)[:LONGEST] if visit.problem else "" for field in _FIELDS},
+        key=written(shortcuts(visit.require_session().shortcuts)["send"][0]),
         done=visit.query.get("done", ""),
         channels=await reader.links(visit),
     )
@@ -43,8 +45,10 @@ async def _services(reader: ReaderSite, visit: PageVisit) -> Response:
 async def _add(reader: ReaderSite, visit: PageVisit) -> Response:
     """Add a service, or change the one of its name."""
     kind, address, name = (visit.form.text(field) for field in _FIELDS)
-    service = chosen_service(kind, address, name)
-    return await _revised(reader, visit, lambda there: with_one(there, service), "saved")
+    there = services_in(visit.require_session().services)
+    service = chosen_service(kind, address, name, there)
+    done = "replaced" if any(one.name == service.name for one in there) else "saved"
+    return await _revised(reader, visit, lambda there: with_one(there, service), done)
 
 
 async def _remove(reader: ReaderSite, visit: PageVisit) -> Response:

@@ -314,8 +314,7 @@ ids that have left a timeline in four bytes each.
 TUNABLES, ALLOCATOR = "GLIBC_TUNABLES", "glibc.malloc.tcache_count=400"
 """How many freed pieces of one size glibc keeps at hand, 7 by default. Valkey's wheel uses glibc's allocator, and one
 call of a script allocates and frees hundreds: with 400 a post for one more timeline takes 0.85 to 0.95 of the
-time. Without
-effect where the engine has another allocator; a value in the environment of this process takes precedence.
+time. Without effect where the engine has another allocator. A value in the environment of this process comes first.
 """
 
 

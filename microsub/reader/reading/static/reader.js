@@ -82,6 +82,7 @@ let came = null; // what had the focus before the field for a search
 const everywhere = {
   all: () => press("button[data-act=all]") || document.querySelector(".post:not(.is-read)") || tellNothing("allRead"),
   undo: () => takeBack(() => document.querySelector("#done p:not([hidden]) [form=undo]:not([hidden]), [role=status]:not(#done) button:is([name=undo], [name=channel], [form=end])")),
+  send: () => press(".post:focus-within .service, .post.whole .service") || document.querySelector(".service") || !document.querySelector(".post") || tellNothing("serviceless"),
   show: () => press(".views [data-show]:not([aria-current])"),
   reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
   nextChannel: () => turnTo(1) || tellLast(),
