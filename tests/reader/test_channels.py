@@ -35,9 +35,12 @@ async def test_channels_are_made_renamed_and_put_in_order(ann: ReadingVisitor) -
     assert page.title == "Channel Far away"
     page = await ann.get((await ann.browser.submit(page, made.location, name="Near")).location)
     assert "The channel “Far away” is called “Near” now." in page.text
-    page = await ann.get((await ann.browser.submit(page, made.location, undo="yes")).location)
-    assert page.title == "Channel Far away"
-    await ann.browser.submit(page, made.location, name="Near")
+    undo = page.tree.css_first(".said button").attributes["value"]
+    back = await ann.get((await ann.browser.submit(page, made.location, undo=undo)).location)
+    assert back.title == "Channel Far away"
+    await ann.browser.submit(back, made.location, name="Near")
+    late = await ann.browser.submit(page, made.location, undo="0" * 16)
+    assert (late.status, late.tree.css_first("[role=alert]").text()) == (400, "This can no longer be undone.")
     assert await _names(ann) == ["Home", "Later", "Near"]
     uid = made.location.rpartition("/")[2]
     await ann.browser.submit(await ann.get("/channels"), "/channels/order", up=uid)

@@ -109,6 +109,70 @@ async def test_a_filter_of_a_feed_applies_to_existing_posts(ann: ReadingVisitor,
     assert (await own(server, feed, to)).filter.exclude_words == ("beta",)
 
 
+async def test_marks_before_a_move_leave_what_was_read_there(ann: ReadingVisitor, server: World) -> None:
+    """The other channel has the feed, too: a post that was read there stays read when the marks are undone."""
+    await server.accounts.set_settings("ann", {"read_everywhere": "no"})
+    feed = await feed_of(server)
+    await server.channels.create("ann", "Later", server.now, "later")
+    await server.follow_unscheduled(FEED, "ann", "later")
+    await ann.publish("alpha", "beta")
+    page = await ann.get("/channel/later?show=all")
+    read = ids(page)[titles(page).index("beta")]
+    await ann.reader.post(action="timeline", method="mark_read", channel="later", entry=read)
+    sent = await save(ann, feed, to="later", exclude_words="beta", past="read")
+    await ann.browser.submit(await ann.get(sent.location), "/marks/undo")
+    assert await ann.reader.unread("later") == 1
+
+
+@pytest.mark.parametrize("paths", [("/marks/undo", "/feed/chosen/undo"), ("/feed/chosen/undo", "/marks/undo")])
+async def test_marks_and_a_move_are_undone_one_after_the_other(
+    ann: ReadingVisitor, server: World, paths: tuple[str, str]
+) -> None:
+    """The page that one undo leads to has the other one."""
+    feed = await feed_of(server)
+    await server.channels.create("ann", "Later", server.now, "later")
+    await ann.publish("alpha", "beta")
+    reply = await save(ann, feed, to="later", exclude_words="beta", past="read")
+    assert await ann.reader.unread("later") == 1
+    for path in paths:
+        page = await ann.get(reply.location)
+        reply = await ann.browser.submit(page, path, **({"undo": undo_of(page)} if "chosen" in path else {}))
+    assert (await ann.reader.unread("home"), await ann.reader.unread("later")) == (2, 0)
+
+
+async def test_a_name_and_a_move_are_undone_together(ann: ReadingVisitor, server: World) -> None:
+    """The page says both; a name that came later stays."""
+    feed = await feed_of(server)
+    await server.channels.create("ann", "Later", server.now, "later")
+    for later, name in (("", FEED), ("Newer", "Newer")):
+        page = await ann.get((await save(ann, feed, to="later", name="New")).location)
+        assert page.tree.css_first(".result p").text() == "New is now in Later. The feed is called New now."
+        if later:
+            await save(ann, feed, "later", name=later)
+        undone = await ann.browser.submit(page, "/feed/chosen/undo", undo=undo_of(page))
+        assert undone.location.startswith(f"/feed/{feed}/settings?channel=home&result=")
+        assert (await ann.get(undone.location)).tree.css_first("h1").text() == name
+
+
+async def test_an_undo_leaves_a_newer_name_and_says_why(ann: ReadingVisitor, server: World) -> None:
+    """Also that of a name, or a pause, in a channel that the feed has left."""
+    feed = await feed_of(server)
+    await server.channels.create("ann", "Later", server.now, "later")
+    named = await ann.get((await save(ann, feed, name="One")).location)
+    reply = await save(ann, feed, name="Two")
+    kept = "It has another name by now, or has left the channel."
+    paused = await ann.get(
+        (await ann.browser.submit(await ann.get(reply.location), "/feed/chosen", do="pause")).location
+    )
+    for page, why, name in ((named, kept, "Two"), (paused, "The channel no longer follows this feed.", "Three")):
+        undone = await ann.browser.submit(page, "/feed/chosen/undo", undo=undo_of(page))
+        assert why in (await ann.get(undone.location)).text
+        found = (await server.channels.all_subscriptions("ann"))["home" if page is named else "later"][0]
+        assert (found.name, found.settings.paused) == (name, True)
+        if page is named:
+            await save(ann, feed, to="later", name="Three")
+
+
 async def test_a_feed_moves_with_its_settings(ann: ReadingVisitor, server: World) -> None:
     """The form leads to the page in the other channel."""
     feed = await feed_of(server)

@@ -163,8 +163,10 @@ async def mark_refused(
     found = list[str]()
     async for posts in _newest(reading, visit, uid, PageQuery(TRIED, None, None, "unread", feed), MARKED, PAGES_MARKED):
         found += [item for item, *_ in await _refused(visit, posts, filters)]
+    there = (await reading.states_of(visit.user, [to], [feed]))[feed][to] if to and feed else {}
     marked = await read_state.mark_here(visit.user, uid, found, visit.now)
-    record = await undo.remember(visit.user, marked | ({to: marked.get(uid, ())} if to else {}))
+    moved = {item for item in marked.get(uid, ()) if not there.get(item)}  # without those that were read there
+    record = await undo.remember(visit.user, marked | ({to: moved} if to else {}))
     return record.id if record is not None else ""
 
 

@@ -23,7 +23,7 @@ from microsub.polling import PollOnRequest
 from microsub.reader.channel_list import ChannelLink, ChannelLinks
 from microsub.reader.frame import ReaderSite
 from microsub.reader.places import ITEM_ID, ListPart
-from microsub.reader.reading.undo import UndoRecords
+from microsub.reader.reading.undo import NO_MORE, UndoRecords
 from microsub.timelines import Channels, Followed, Following, ReaderViews, SignedFeeds, feed_name
 from microsub.web.routes import form, page
 from microsub.web.visit import PageVisit
@@ -182,7 +182,8 @@ async def _channel(
         undo=name,
         again=next((one.name for one in followed if one.record.id == again), None),
         moved=moved,
-        former=await undo.former_name(user, channel.uid, visit.query.get("renamed", "")),
+        former=await undo.former_name(user, channel, visit.query.get("renamed", "")),
+        renamed=visit.query.get("renamed", ""),
         is_done="done" in visit.query,
         asked=visit.query.get("asked", ""),
         now=visit.now,
@@ -212,12 +213,18 @@ async def _just_moved(
 
 
 async def _rename(reader: ReaderSite, channels: Channels, undo: UndoRecords, visit: PageVisit) -> Response:
-    """Rename a channel, and offer its former name, which an undo sends."""
+    """Rename a channel, and offer to undo that as long as it has this name."""
     user, channel = await reader.user(visit), await asked_channel(channels, visit)
-    await channels.rename(user, channel.uid, name := _name(visit), visit.now)
-    if name == channel.name or "undo" in visit.form:
+    if undone := visit.form.text("undo"):
+        name = await undo.former_name(user, channel, undone)
+        if not name:
+            raise InvalidRequest(NO_MORE)
+    else:
+        name = _name(visit)
+    await channels.rename(user, channel.uid, name, visit.now)
+    if name == channel.name or undone:
         return visit.go(f"{CHANNELS}/{channel.uid}", done="yes")
-    kept = await undo.remember_name(user, channel.uid, channel.name)
+    kept = await undo.remember_name(user, channel, name)
     return visit.go(f"{CHANNELS}/{channel.uid}", renamed=kept.id)
 
 

@@ -57,7 +57,7 @@ class ChosenResult:
     were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
     while it changed one of those left. `still`: the channels that a feed has left and those that it is still in, by its
     id, if there are both. `feed` is the id of the feed that is followed instead, at another address. `page` is the
-    channel on whose page of the feed it was done.
+    channel on whose page of the feed it was done. `name`: a new one that the feed got, too; '' if it lost its own.
     """
 
     act: Act
@@ -71,6 +71,7 @@ class ChosenResult:
     still: dict[str, tuple[str, str]] = field(default_factory=dict)
     feed: str = ""
     page: str = ""
+    name: str | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -100,12 +101,12 @@ class ChosenFeeds:
 
     async def do(
         self, visit: PageVisit, act: Act, names: Set[str], target: ChannelLink | None = None, *, page: str = "",
-        said: Mapping[str, str] | None = None,
+        said: Mapping[str, str] | None = None, named: tuple[str, str] | None = None,
     ) -> Response:  # fmt: skip
         """Do it with feeds that are named by id, perhaps with the channel before it; `target` is of a move or copy.
 
         Leads to all feeds, or if it was done on a feed's page, in the channel `page`, to that as long as it exists,
-        and whose address then has what is `said`, too.
+        and whose address then has what is `said`, too. It was `named` just before: its new and its former name.
         """
         user = await self.reader.user(visit)
         everywhere = await self.channels.all_subscriptions(user)
@@ -136,6 +137,9 @@ class ChosenFeeds:
         states = await self.reading.states_of(user, uids, [*several]) if several else {}
         channel, place = (target.uid, target.name) if target is not None else ("", "")
         result = ChosenResult(act, channel, place, page=page)
+        if named is not None:
+            result.name, former = named
+            before = [(uid, replace(one, name=former or None) if uid == page else one) for uid, one in before]
         kept = await self.undo.remember_feeds(
             user, before if act in {"move", "copy"} else chosen, unread, states, told=_stored(result)
         )
@@ -182,9 +186,9 @@ class ChosenFeeds:
         result = ChosenResult("address", done={follow.feed: name}, feed=record.id)
         return record, await self.undo.remember_feeds(user, before, {}, told=_stored(result))
 
-    async def renamed(self, user: str, uid: str, follow: Subscription, name: str) -> UndoRecord:
-        """Record a follow as it was before the user named the feed, which is called `name` now."""
-        result = ChosenResult("rename", done={follow.feed: name}, page=uid)
+    async def renamed(self, user: str, uid: str, follow: Subscription, name: str, shown: str) -> UndoRecord:
+        """Record a follow as it was before the user gave the feed that `name`, with which it is `shown` so now."""
+        result = ChosenResult("rename", done={follow.feed: shown}, page=uid, name=name)
         return await self.undo.remember_feeds(user, [(uid, follow)], {}, told=_stored(result))
 
     async def take_back(self, visit: PageVisit) -> Response:
@@ -200,7 +204,7 @@ class ChosenFeeds:
             held.setdefault(one.feed, []).append((uid, one))
         most = await self.most("feeds", user)
         result = ChosenResult("undo", done.channel, done.place, undone=done.act, still=done.still, feed=done.feed)
-        result.page = done.page
+        result.page, result.name = done.page, done.name
         states = await self.undo.states(user, name)
         uids = {done.channel, *(uid for of in states.values() for uid in of)}
         present = await self.reading.states_of(user, uids, [*states]) if states else {}
@@ -208,6 +212,8 @@ class ChosenFeeds:
         async def again(uid: str, follow: Subscription) -> None:
             if done.act == "move":
                 before, now = states.get(follow.feed, {}), present.get(follow.feed, {})
+                if done.name is not None:
+                    await self._name_back(user, done, done.channel, follow, visit.now)
                 await self.following.move_back(user, done.channel, held[follow.feed], before, now, visit.now, most=most)
             else:
                 await self._again(user, done, uid, follow, held[follow.feed], visit.now, most)
@@ -220,7 +226,8 @@ class ChosenFeeds:
         rest = [place for _, one in left for place in held[one.feed]] if is_whole else left
         unread = await self._of_feeds(posts, rest)
         again_ = await self.undo.remember_feeds(user, rest, unread, states if left else {}, told=_stored(result))
-        return await self._told(visit, result, again_)
+        marks = {"undo": visit.form.text("marks")[:16]}
+        return await self._told(visit, result, again_, marks)
 
     async def result(self, visit: PageVisit) -> ChosenResult | None:
         """The result that the address names, for ten minutes; None without one."""
@@ -308,10 +315,19 @@ class ChosenFeeds:
             if done.channel not in {uid for uid, _ in held}:
                 await self.following.unfollow(user, done.channel, follow.url, now)
         elif done.act == "rename":
-            await self.following.change(user, uid, follow.feed, now, name=follow.name or "")
+            if not await self._name_back(user, done, uid, follow, now):
+                raise InvalidRequest(N_("It has another name by now, or has left the channel."))
         else:
             changed = _with(follow.settings, done.act)
-            await self.following.change(user, uid, follow.feed, now, settings=follow.settings, former=changed)
+            if not await self.following.change(user, uid, follow.feed, now, settings=follow.settings, former=changed):
+                raise NotFound(N_("The channel no longer follows this feed."))
+
+    async def _name_back(self, user: str, done: ChosenResult, uid: str, was: Subscription, now: float) -> bool:
+        """Give a feed its former name again; returns whether it still had the new one there."""
+        present, former = await self.channels.subscription(user, uid, was.feed), was.name or ""
+        if is_there := present is not None and (present.name or "") in {done.name, former}:
+            await self.following.change(user, uid, was.feed, now, name=former)
+        return is_there
 
     async def _target(self, visit: PageVisit) -> ChannelLink:
         """The channel that the form names, or its uid, which a drag gives."""

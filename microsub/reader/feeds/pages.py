@@ -206,12 +206,14 @@ class FeedPages:
         if "past" in visit.form:
             to, at = target.uid if target is not None else "", (visit, uid, wanted.filter, follow.feed)
             said["undo"] = await mark_refused(self.reading, self.chosen.undo, self.read_state, *at, to)
-        if name != (follow.name or ""):
+        named = (name, follow.name or "") if name != (follow.name or "") else None
+        if target is not None:
+            ids = {f"{uid}/{follow.feed}"}
+            return await self.chosen.do(visit, "move", ids, target, page=uid, said=said, named=named)
+        if named is not None:
             record = await self.feeds.get(follow.feed) or FeedRecord(follow.feed, follow.url)
             shown = feed_name(replace(follow, name=name or None), record)
-            said["result"] = (await self.chosen.renamed(user, uid, follow, shown)).id
-        if target is not None:
-            return await self.chosen.do(visit, "move", {f"{uid}/{follow.feed}"}, target, page=uid, said=said)
+            said["result"] = (await self.chosen.renamed(user, uid, follow, name, shown)).id
         return self._go(visit, uid, follow, **{"done": "yes", **said})
 
     async def _target(self, visit: PageVisit, uid: str) -> ChannelLink | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from microsub.base.texts import N_
-from microsub.model.reader import Subscription
+from microsub.model.reader import Channel, Subscription
 from microsub.posts import within
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -174,14 +174,15 @@ class UndoRecords:
         feed, _, value = follow.partition(b" ")
         return read_subscription(keys.undo(user, id_), text(feed), value)
 
-    async def remember_name(self, user: str, uid: str, name: str) -> UndoRecord:
-        """Record the name that a channel had."""
-        return await self._keep(user, 0, {f"name {uid}": name.encode()})
+    async def remember_name(self, user: str, channel: Channel, name: str) -> UndoRecord:
+        """Record the name that a channel has, before it gets that one."""
+        return await self._keep(user, 0, {f"name {channel.uid}": orjson.dumps([channel.name, name])})
 
-    async def former_name(self, user: str, uid: str, id_: str) -> str:
-        """The name that the channel had by that record; empty if there is none."""
-        (name,) = await self._of(user, id_, f"name {uid}")
-        return text(name or b"")
+    async def former_name(self, user: str, channel: Channel, id_: str) -> str:
+        """The name that the channel had by that record; empty if there is none, or it has another name by now."""
+        (names,) = await self._of(user, id_, f"name {channel.uid}")
+        former, name = orjson.loads(names) if names else ("", "")
+        return former if name == channel.name else ""
 
     async def undo(self, user: str, id_: str, now: float) -> int:
         """Mark the record's posts as unread; returns their number. Posts that have left the channel stay away."""
