@@ -63,7 +63,11 @@ class ListPart(Generic[_T]):
         return cls(everything[first : first + most], first, len(everything), earlier, later)
 
 
-_UNREAD = "is:unread"
+_QUOTES = '"“”„«»'
+_READ_STATE = re.compile(
+    rf"[{_QUOTES}][^{_QUOTES}]*[{_QUOTES}]|(?<!\S)(-?)is:[{_QUOTES}]?((?:un)?read)[{_QUOTES}]?(?!\S)", re.I
+)
+"""A condition in a search on whether posts are read, or a phrase, in which there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,8 @@ class TimelinePlace:
         if not NAME.match(uid):
             raise NotFound(N_("There is no such channel."))
         best = query.get("sort") == "relevance"
-        show: Show = "unread" if _UNREAD in words.split() else "all"
+        stated = {(sign, state.lower()) for sign, state in _READ_STATE.findall(words)}
+        show: Show = "unread" if stated & {("", "unread"), ("-", "read")} else "all"
         return cls(uid, show, "", words, query.get("before", ""), query.get("after", ""), best=best)
 
     @property
@@ -138,11 +143,15 @@ class TimelinePlace:
         return replace(self, after=Cursor(str(int(at) + 1), "0").encode())
 
     def showing(self, show: Show) -> str:
-        """The address of the same place with all or only unread posts, which a search names among its words."""
+        """The address of the same place with all or only unread posts, which a search names among its words.
+
+        Empty if no words are left, or too many.
+        """
         if self.words is None:
             return replace(self, show=show).start
-        words = [word for word in self.words.split() if word != _UNREAD]
-        return replace(self, words=" ".join([*words, _UNREAD] if show == "unread" else words)).start
+        rest = " ".join(_READ_STATE.sub(lambda found: "" if found[2] else found[0], self.words).split())
+        words = f"{rest} is:unread".strip() if show == "unread" else rest
+        return replace(self, words=words).start if 0 < len(words) <= MOST_OF_QUERY else ""
 
     def of_feed(self, source: str, uid: str) -> str:
         """The address of one feed's posts in that channel: unread ones, or all, as here."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import parse_qsl
 
 import pytest
 
 from microsub.base.clock import DAY
 from microsub.model.reader import MOST_KEPT, MOST_OF_KEPT, MOST_OF_QUERY
+from microsub.reader.places import TimelinePlace
 from microsub.search import post_search
 from microsub.server.app import create_app
 from tests.search.conftest import FEED, Replica
@@ -214,6 +216,27 @@ async def test_a_page_of_a_search_is_as_long_as_its_view(browser: Visitor, serve
         page = await browser.get("/search?q=tide")
         await browser.post("/view", {**fields_of(page.form("/view")), "view": view})
         assert len(titles(await browser.get("/search?q=tide"))) == count
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("alpha", "alpha is:unread"),
+        ("IS:UNREAD alpha -is:read", "alpha"),
+        ("alpha is:read", "alpha is:unread"),
+        ("alpha -is:unread", "alpha is:unread"),
+        ("is:read", "is:unread"),
+        ('"that is:unread" alpha', '"that is:unread" alpha is:unread'),
+        ("is:unread", None),
+        ("x" * (MOST_OF_QUERY - 5), None),
+    ],
+)
+def test_unread_posts_of_a_search_by_a_key(words: str, other: str | None) -> None:
+    """The words say whether posts are read; without others, or with too many, there is no such search."""
+    place = TimelinePlace.searched({"q": words})
+    address = place.showing("all" if place.show == "unread" else "unread")
+    assert dict(parse_qsl(address.partition("?")[2])).get("q") == other
+    assert bool(address) == (other is not None)
 
 
 async def test_operators_are_on_the_page(browser: Visitor, alice: Reader, replica: Replica) -> None:
