@@ -234,8 +234,13 @@ class PostSearch:
             raise wrong("before", request.before, "only 'after' if the best matches are requested")
         top, first, end = _rank(request.after)
         above, below = None if end is None else end - 1, None if top is None else top + 1
+        began = time.monotonic()
         collected = await self._collect(user, uid, query, found, MOST_RANKED, now, above, below, ranked=True)
+        if end is not None:  # as many searches as could take that time
+            self._limiter.count(SEARCHES_OF_USER, user, int((time.monotonic() - began) / WALK_SECONDS))
         if collected.last is not None and len(collected.found) < MOST_RANKED:
+            if end is not None:  # what was ranked would come again, or not at all
+                raise TooManyRequests("too many searches: try again in a few seconds", 10)
             end = collected.last  # the walk took too long: later pages rank the same posts, and then older ones
         collected.broken_off |= end is not None
         top = collected.found[0][0].row if collected.found else None

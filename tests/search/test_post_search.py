@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -345,7 +347,10 @@ async def test_a_slow_search_ends_with_a_cursor(
 async def test_the_best_of_a_slow_search_come_once(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Later pages rank the posts that the first one had the time to rank, also if they have more; then older ones."""
+    """Later pages rank the posts that the first one had the time to rank, also if they have more; then older ones.
+
+    One that doesn't even come as far is refused, so that none is wrong.
+    """
     written = [*(f"tide {'fog ' * n}" for n in range(9, 0, -1)), "tide"]  # the older, the better
     await server.publish(FEED, *posts(*written))
     await built(replica)
@@ -362,6 +367,9 @@ async def test_the_best_of_a_slow_search_come_once(
         more.append(page["_found"]["more"])
         if (paging := page["paging"]) == {}:
             break
+        if seconds < 0:
+            cut = await alice.get(429, **asked, limit=2, after=paging["after"])
+            assert cut["error"] == "too_many_requests"
     best = [name.strip() for name in written]
     assert found == [best[3:1:-1], best[1::-1], best[9:7:-1], best[7:5:-1], best[5:3:-1]]
     assert more == [True, True, False, False, False]
@@ -413,6 +421,21 @@ async def test_searches_of_a_user_are_limited(alice: Reader, server: World, repl
         await alice.get(action="search", channel="home", query="tide")
     assert (await alice.get(429, action="search", channel="home", query="tide"))["error"] == "too_many_requests"
     await bob.get(action="search", channel="home", query="tide")
+
+
+async def test_a_long_search_counts_as_several(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later page of the best matches, whose cursor the app chooses, takes a user's searches by its time."""
+    await server.publish(FEED, *posts("tide"))
+    await built(replica)
+    monkeypatch.setattr(post_search, "SEARCHES_OF_USER", RateLimit("searches of posts", "user", 4))
+    monkeypatch.setattr(post_search, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    asked = {"action": "search", "channel": "home", "query": "tide", "sort": "relevance"}
+    for _ in range(2):
+        await alice.get(**asked)
+    await alice.get(**asked, after="r999999999999-0--999999999999")
+    await alice.get(429, **asked)
 
 
 async def test_slow_searches_of_one_user_leave_a_thread_to_others(
