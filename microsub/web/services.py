@@ -100,8 +100,10 @@ def chosen_service(kind: str, address: str, name: str, there: Sequence[Service] 
         why = N_("found {count} characters, expected at most {most}")
         raise InvalidRequest(Sentence(why, count=str(len(made)), most=str(LONGEST)))
     sample = Service("", made).page_for("x", "x")
-    is_mail = _MAIL.match(made) and made.isprintable()
-    if not is_mail and (web_address(sample) != sample or not _NO_SECRETS.isdisjoint(_place(made))):
+    is_mail = _MAIL.match(made)
+    if not made.isprintable() or (
+        not is_mail and (web_address(sample) != sample or not _NO_SECRETS.isdisjoint(_place(made)))
+    ):
         why = N_("“{found}” is no address of a service; expected one like {example}")
         raise InvalidRequest(Sentence(why, found=shown(made), example="https://bookmarks.example/add?url={url}"))
     is_taken = any(one.name == kind and one.address != made for one in there)

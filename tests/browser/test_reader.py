@@ -262,6 +262,31 @@ async def test_older_posts_are_marked_by_key_and_by_button(browser: Browser, lib
         await settled(page, 0)
 
 
+ANOTHER_READER = """() => {
+  const lists = JSON.parse(sessionStorage.lists).map(([path, html, , view]) => [path, html, "bob", view]);
+  sessionStorage.lists = JSON.stringify(lists);
+}"""
+"""The lists that this tab remembers become those of another user."""
+
+
+async def test_a_change_that_waits_is_sent_before_the_next_one(browser: Browser, library: Library) -> None:
+    """The server was away for a moment, of which a browser with a network gets no event: the last choice holds."""
+    async with window(browser) as here:
+        await here.intercepts()
+        page = await library.sign_in(here, "late", "/channel/home?show=all")
+        await page.route("**/marks", lambda route: route.abort())
+        await page.keyboard.press("n")
+        await page.keyboard.press("s")
+        await page.get_by_text("Your change is sent when").wait_for()
+        await page.unroute("**/marks")
+        async with page.expect_response(lambda reply: "unsave" in (reply.request.post_data or "")):
+            await page.keyboard.press("s")
+        assert await page.evaluate("Object.values(localStorage).join()") == "[]"
+        await page.reload()
+        assert await page.locator(".post [data-act=save][aria-pressed=true]").count() == 0
+        here.troubles.clear()  # those of the requests that were aborted
+
+
 async def test_a_late_reply_doesnt_cover_the_undo_of_a_newer_action(browser: Browser, library: Library) -> None:
     """The reply to *Save* comes after that to *Mark all as read*."""
     async with window(browser) as here:
@@ -364,6 +389,14 @@ async def test_an_opened_post_is_read_and_links_to_the_next(browser: Browser, li
         assert await page.locator(".post.is-read").count() == 1
         await page.reload()
         await expect(page.get_by_role("link", name="Post 38", exact=True)).to_have_count(0)
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Post 37", exact=True).click()
+        await settled(page, COUNT - 5)
+        # Another user of this tab gets nothing of it, and no post that this tab hasn't read comes back.
+        await page.evaluate(ANOTHER_READER)
+        async with page.expect_event("load"):
+            await page.go_back()
+        await expect(page.get_by_role("link", name="Post 37", exact=True)).to_have_count(0)
         async with page.expect_event("load"):
             await page.get_by_role("link", name="Post 36", exact=True).click()
         async with page.expect_event("load"):

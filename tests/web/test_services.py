@@ -58,6 +58,7 @@ def test_a_service_is_made_of_a_name_and_an_address(kind: str, address: str, nam
         ("Wallabag", "https://ann:secret@bag.example", "is no address of a service"),
         ("", "https://ann:secret@bag.example/{url}", "is no address of a service"),
         ("", "https://bag.example/{url}{url}", "once"),
+        ("", "https://gnp\u202e.example/{url}", "https://gnp"),
         ("", "https://bag.example/{url}?{title}{title}", "once"),
         ("Instapaper", "ann", "Instapaper needs no address; found “ann”"),
         ("Email", "a b@c", "mailto:a b@c"),
@@ -96,7 +97,7 @@ def test_each_known_service_takes_the_address() -> None:
         assert made.name == kind
 
 
-def test_a_service_of_the_same_name_is_replaced_and_there_are_ten() -> None:
+def test_the_services_are_ten_with_different_names() -> None:
     there = [Service(str(number), "https://a.example/{url}") for number in range(MOST)]
     changed = Service("3", "https://b.example/{url}")
     now = with_service(there, changed)

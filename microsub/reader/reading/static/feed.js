@@ -2,7 +2,7 @@
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { article, canLeave, change, changeByHand, feed, isLeaving, isOn, keptPart, markAll, showState, tell, tellNothing } from "./marks.js";
 import { showOnward, tellLast, tellNoMore } from "./news.js";
-import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost } from "./post.js";
+import { changeText, fetchAhead, fillText, pageDown, pageOf, rememberList, showFullText, showWhole, visitedPost, visits } from "./post.js";
 import { groupByDay, localiseTimes } from "./times.js";
 
 function posts() {
@@ -96,6 +96,7 @@ function rememberPlace() {
 // --- what a list of unread posts showed, for the way back to it: posts that have been read since are still there
 
 const MOST_LISTS = 3;
+const { user } = document.getElementById("channels")?.dataset ?? {};
 const listsLeft = () => JSON.parse(sessionStorage.getItem("lists") || "[]");
 
 /** A post as it was before it was opened. */
@@ -111,7 +112,7 @@ function rememberPosts() {
   shell.append(...posts().filter((post) => (post.dataset.place ?? start) === location.href).map(folded));
   try {
     const others = listsLeft().filter(([path]) => path !== location.href);
-    sessionStorage.setItem("lists", JSON.stringify([[location.href, shell.outerHTML], ...others].slice(0, MOST_LISTS)));
+    sessionStorage.setItem("lists", JSON.stringify([[location.href, shell.outerHTML, user, pressed("view")?.value], ...others].slice(0, MOST_LISTS)));
   } catch {
     sessionStorage.removeItem("lists"); // they are too long for the browser
   }
@@ -120,12 +121,17 @@ function rememberPosts() {
 /** On the way back, show those posts again that have been read since, each in its place. */
 function restorePosts() {
   const isBack = sessionStorage.getItem("returning") || performance.getEntriesByType("navigation")[0]?.type === "back_forward";
-  const [, html = ""] = (isBack && listsLeft().find(([path]) => path === location.href)) || [];
+  const [, html = "", of, view] = (isBack && listsLeft().find(([path]) => path === location.href)) || [];
+  if (of !== user || (!feed.matches(".empty") && view !== pressed("view")?.value)) {
+    return;
+  }
   const shell = new DOMParser().parseFromString(html, "text/html").getElementById("feed");
   const all = [...(shell?.querySelectorAll(".post") ?? [])];
   const here = ({ id }) => document.getElementById(id);
   const isWhole = !document.querySelector("#older [rel=next]");
-  const known = isWhole ? all : all.slice(0, all.findLastIndex(here) + 1); // what follows may have moved to the next page
+  const seen = visits(); // others are missing for another reason: their feed was moved, say
+  const known = (isWhole ? all : all.slice(0, all.findLastIndex(here) + 1)) // what follows may have moved to the next page
+    .filter((post) => here(post) || post.matches(".is-read") || seen.includes(post.dataset.id));
   if (known.length && feed.matches(".empty")) {
     feed.replaceChildren();
     [...shell.attributes].forEach(({ name, value }) => feed.setAttribute(name, value));

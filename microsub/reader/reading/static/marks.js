@@ -147,6 +147,7 @@ export async function send(form, fields) {
   }
   underway += 1;
   try {
+    hasWaiting() && navigator.onLine && (await sendAll()); // an older change, sent after this one, would overwrite it
     const headers = { accept: "application/json" };
     const keepalive = body.toString().length < LONGEST_KEPT; // a page that is left at once sends it all the same
     const reply = await fetch(form.action, { method: "POST", body, headers, keepalive });
@@ -210,7 +211,7 @@ async function post(form, waited) {
 }
 
 /** Send what waits. When a request has got through, the counts follow, and the message says what was done. */
-async function sendAll() {
+export async function sendAll() {
   const isSending = hasWaiting();
   await sendWaiting(post);
   if (hasWaiting()) {

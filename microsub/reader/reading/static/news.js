@@ -1,6 +1,6 @@
 // Requests counts, states and news when the server announces a change, and at intervals. New posts are announced in a
 // bar, so that nothing on the page moves. And the list of channels: its lines by key, unfolded ones, feeds that are dragged.
-import { feed, isLeaving, settled, showCounts, showStates, tellEnd, tellNothing } from "./marks.js";
+import { feed, isLeaving, sendAll, settled, showCounts, showStates, tellEnd, tellNothing } from "./marks.js";
 import { hasWaiting } from "./waiting.js";
 
 const PAUSE = 60000;
@@ -55,6 +55,7 @@ async function ask() {
     if (!reply.ok) {
       return;
     }
+    hasWaiting() && sendAll(); // the server is there again, of which a browser with a network knows nothing
     const told = await reply.json();
     if (turn < newest) {
       return;
@@ -342,6 +343,9 @@ function showMoved(notice) {
   });
 }
 
+const away = new Set(); // feeds of this list that were moved to another channel
+let last = "";
+
 async function change(address, body) {
   const reply = await fetch(address, { method: "POST", body });
   const page = new DOMParser().parseFromString(await reply.text(), "text/html");
@@ -349,13 +353,16 @@ async function change(address, body) {
   if (notice) {
     const marks = document.getElementById("change");
     const [open, isMove] = [feed?.dataset.channel, body.get("do") === "move"];
-    if (marks && (isMove ? body.get("feed").startsWith(`${open}/`) : !body.has("do"))) {
-      marks.elements.channel.value = isMove ? "global" : open; // posts of this list are in another channel now, or here again
+    const moved = isMove ? body.get("feed") : body.has("do") ? "" : last; // an undo is that of the last move
+    if (marks && moved.startsWith(`${open}/`)) {
+      isMove ? away.add(moved) : away.delete(moved);
+      marks.elements.channel.value = away.size ? "global" : open; // posts of this list are in another channel now, or here again
       const all = document.getElementById("mark-all")?.elements;
-      if (all && (!isMove || body.get("feed") === `${open}/${all.source.value}`)) {
+      if (all && moved === `${open}/${all.source.value}`) {
         all.channel.value = isMove ? body.get("target") : open;
       }
     }
+    last = isMove ? moved : "";
     showMoved(document.adoptNode(notice));
   } else {
     complain(alert?.textContent ?? reply.statusText);

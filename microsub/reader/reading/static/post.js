@@ -8,6 +8,7 @@ const post = document.querySelector(".post.whole");
 const list = JSON.parse(sessionStorage.getItem("list") || '{"ids": []}');
 const FAR = 90; // minimum pixels of a horizontal swipe
 const STRAIGHT = 50; // maximum pixels that it may move vertically
+const MOST_VISITS = 200;
 const SKIMMED = 500; // milliseconds in which a post that is only skimmed is closed again
 
 /** Remember the displayed list, for the pages of its posts. */
@@ -25,6 +26,9 @@ export function visitedPost() {
   const at = list.ids.indexOf(visited);
   return isReturn && at >= 0 && list.path === location.href ? list.ids.slice(at).map(article).find(Boolean) : null;
 }
+
+/** The posts whose pages were opened in this tab, the last one first. */
+export const visits = () => (sessionStorage.getItem("visits") ?? "").split(" ");
 
 /** Scroll down in a post; false at its end. */
 export function pageDown(one) {
@@ -153,6 +157,7 @@ export function preparePost() {
     change("read", post.dataset.id);
   }
   sessionStorage.setItem("visited", post.dataset.id);
+  sessionStorage.setItem("visits", [post.dataset.id, ...visits()].slice(0, MOST_VISITS).join(" "));
   prepareTurning();
   prepareWays();
   prepareSharing();
