@@ -6,9 +6,13 @@ import atexit
 import contextlib
 from collections.abc import Iterator
 
+from microsub.parsing import pool
 from microsub.parsing.pool import ParsePool
 from microsub.server.parsers import TASKS
 from tests.support.fork_server import COUNTED, CountedParser, fork_parsers, fork_server, has_fork_server
+
+# A forked parser counts the modules that it shares with the fork server, and would be ended after a document or two.
+pool.RETIRE += 64 * 1024 * 1024
 
 PARSER = ParsePool(TASKS)
 atexit.register(PARSER.close)
