@@ -869,6 +869,22 @@ async def test_keys_find_nothing_unread(browser: Browser, server: ReadingServer)
         await page.keyboard.press("J")
         await page.keyboard.press("z")
         await expect(page.locator(".post:not(.is-read)")).to_have_count(1)
+        # A list of unread posts that was emptied, on the way back: its page has no button.
+        await page.goto(server.url + "/channel/home")
+        await page.keyboard.press("A")
+        await page.get_by_text("1 post marked as read in Home.").wait_for()
+        async with page.expect_event("load"):
+            await page.locator(".post h2 a").click()
+        await page.go_back()
+        for key in "AM":
+            async with page.expect_response("**/marks"):
+                await page.keyboard.press("m")
+            await expect(page.locator(".post:not(.is-read)")).to_have_count(1)
+            await page.keyboard.press(key)
+            await page.get_by_text("1 post marked as read in Home.").wait_for()
+            await expect(page.locator(".post.is-read")).to_have_count(1)
+        await page.keyboard.press("z")
+        await expect(page.locator(".post:not(.is-read)")).to_have_count(1)
 
 
 async def test_keys_without_a_message_about_other_channels(browser: Browser, server: ReadingServer) -> None:

@@ -478,10 +478,18 @@ function postsOfPage() {
   return all.filter((post) => post.dataset.place === at.dataset.place);
 }
 
+const unreadOf = (all) => all.map((post) => post.dataset.id).filter((id) => !isOn(id, "read"));
+
+/** Mark what was made unread again in a list whose page was empty, and has no button for all; null if that isn't so. */
+export function markListed() {
+  const unread = feed?.dataset.show === "unread" && !document.querySelector("button[data-act=all]") ? unreadOf(posts()) : [];
+  return unread.length ? change("all", unread.join()) : null;
+}
+
 /** Mark the posts of the page, and go on to the next page, or the next channel; true if that is another page of the browser. */
 async function finishPage() {
   const page = posts().length ? postsOfPage() : [];
-  const unread = page.map((post) => post.dataset.id).filter((id) => !isOn(id, "read"));
+  const unread = unreadOf(page);
   const isDone = !unread.length || await change("all", unread.join());
   const isLast = page.at(-1) === posts().at(-1);
   if (isDone && isLast) {
@@ -515,12 +523,13 @@ export const atPosts = {
       return;
     }
     isFinishing = true;
-    const isDone = !all || await markAll();
+    const listed = markListed();
+    const isDone = all ? await markAll() : !listed || await listed;
     const onward = showOnward(); // older posts that have come meanwhile bring another one
     isFinishing = Boolean(isDone && navigator.onLine && onward);
     if (isFinishing) {
       onward.click();
-    } else if (!all && canLeave()) {
+    } else if (!all && !listed && canLeave()) {
       feed?.dataset.news ? tellLast() : tellNothing("allRead");
     }
   },

@@ -1,5 +1,5 @@
 // Reading with a script: the same actions as without it, but without reloading, and with keys.
-import { atPosts, place, prepareFeed } from "./feed.js";
+import { atPosts, markListed, place, prepareFeed } from "./feed.js";
 import { canLeave, isLeaving, prepareForms, showTotal, takeBack, tellNothing } from "./marks.js";
 import { prepareBranches, tellLast, turnTo, watchNews } from "./news.js";
 import { atPost, preparePost } from "./post.js";
@@ -80,7 +80,7 @@ function press(selector) {
 let came = null; // what had the focus before the field for a search
 
 const everywhere = {
-  all: () => press("button[data-act=all]") || document.querySelector(".post:not(.is-read)") || tellNothing("allRead"),
+  all: () => press("button[data-act=all]") || markListed() || document.querySelector(".post:not(.is-read)") || tellNothing("allRead"),
   undo: () => takeBack(() => document.querySelector("#done p:not([hidden]) [form=undo]:not([hidden]), [role=status]:not(#done) button:is([name=undo], [name=channel], [form=end])")),
   send: () => press(".post:focus-within .service, .post.whole .service") || document.querySelector(".service") || !document.querySelector(".post") || tellNothing("serviceless"),
   show: () => press(".views [data-show]:not([aria-current])"),
