@@ -376,8 +376,14 @@ export function canLeave(name = "offline") {
 }
 
 const LEAVING = 10000; // milliseconds for which the next page may be underway
+const OPENING = 500; // milliseconds in which a press on a link opens it
 let left = -LEAVING;
-addEventListener("beforeunload", () => (left = performance.now()));
+let outside = -LEAVING; // when a link to another program was pressed, such as that for mail
+document.addEventListener("click", ({ target, timeStamp }) => {
+  const { protocol = "http:" } = target.closest?.("a[href]") ?? {};
+  outside = protocol.startsWith("http") ? -LEAVING : timeStamp;
+});
+addEventListener("beforeunload", ({ timeStamp }) => timeStamp - outside < OPENING || (left = performance.now())); // Chromium says so of these, too
 addEventListener("pageshow", () => (left = -LEAVING)); // the browser's way back
 
 /**
