@@ -652,6 +652,13 @@ async def test_an_unreachable_place_is_kept(browser: Browser, server: Server) ->
         await page.get_by_text("Continues at 01:10.").wait_for()
 
 
+PRESSED = f"""window.pressed = new Promise((done) => {{
+    const told = () => setTimeout(done);
+    ["play", "pause", "seeked"].forEach((name) => {BAR}.addEventListener(name, told, {{ once: true }}));
+}})"""
+"""Waits for what a press on the player does."""
+
+
 async def test_the_player_stays_where_it_is(browser: Browser, server: Server) -> None:
     """When its script is there at last, and its buttons work."""
     async with tab(browser) as here:
@@ -670,6 +677,23 @@ async def test_the_player_stays_where_it_is(browser: Browser, server: Server) ->
         begun.set()
         await forward.wait_for()
         assert before == await page.locator("#listening audio").bounding_box()
+        assert before is not None
+        # After a press on the browser's own controls, keys still work; Space is the player's until Escape.
+        post = page.locator(".post").first
+        for place in (25, before["width"] / 2):
+            await post.focus()
+            await page.evaluate(f"{PRESSED}; null")
+            await page.mouse.click(before["x"] + place, before["y"] + before["height"] / 2)
+            await page.evaluate("window.pressed")
+            await page.keyboard.press("?")
+            await page.locator("#keys[open]").wait_for()
+            await page.keyboard.press("?")
+        await page.locator("#listening audio").focus()
+        await page.evaluate(f"{PRESSED}; null")
+        await page.keyboard.press("Space")
+        await page.evaluate("window.pressed")
+        await page.keyboard.press("Escape")
+        await page.wait_for_function("() => document.activeElement.tagName !== 'AUDIO'")
         await forget_episode(page)
 
 

@@ -123,6 +123,15 @@ function along(step) {
 }
 const atFeeds = { next: () => along(1), previous: () => along(-1), down: () => along(1), up: () => along(-1), open: () => press("#feeds th a:focus") };
 
+// In Chromium, a player's controls keep all keys from the page after a press; the player itself leaves it most.
+for (const name of ["play", "pause", "seeked", "volumechange"]) {
+  document.addEventListener(name, ({ target }) => {
+    if (target === document.activeElement && target.matches(":hover")) {
+      target.focus({ preventScroll: true });
+    }
+  }, true);
+}
+
 function showKeys() {
   dialog.showModal();
   dialog.scrollTop = 0; // the focus is on the button below the table
@@ -186,7 +195,9 @@ function listen(more) {
 
   function take(event) {
     const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
-    if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]") && !isTyping?.matches("select") && leave(isTyping)) {
+    const player = event.target.closest(PLAYER);
+    if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]") && !isTyping?.matches("select") && (leave(isTyping) || player)) {
+      player?.blur();
       event.preventDefault();
       return;
     }
