@@ -98,6 +98,7 @@ async def test_unread_posts_are_read_without_a_network(browser: Browser, server:
     await expect(lines.locator(".post.is-read")).to_have_count(2)
     await lines.locator(".post.is-read [data-act=read]").first.click()
     await lines.locator(".post.is-read [data-act=read]").first.click()
+    await lines.wait_for_function("() => localStorage.getItem('marks of ann').split('\"unread\"').length === 3")
     await lines.close()
     for path in ("/", "/channel/global"):
         await page.goto(f"{server.url}{path}")
@@ -114,6 +115,15 @@ async def test_unread_posts_are_read_without_a_network(browser: Browser, server:
     await context.set_offline(False)
     await page.locator("h1", has_text="Saved").wait_for()
     await page.wait_for_function("() => !JSON.parse(localStorage.getItem('marks of ann')).length")
+    await page.goto(f"{server.url}/channel/home?show=all")
+    await context.set_offline(True)
+    await here.keys("j", "d")  # the kept post comes without its full text
+    await page.get_by_text("You are offline. Only what this browser has kept can be read.").wait_for()
+    await context.set_offline(False)
+    await page.keyboard.press("d")
+    await expect(page.locator("#done")).to_contain_text("posts.test")  # where it can't be fetched
+    async with page.expect_response("**/marks"):
+        await page.keyboard.press("m")
     await page.goto(f"{server.url}/account")
     async with page.expect_navigation():
         await page.get_by_role("button", name="Sign out of this browser").click()

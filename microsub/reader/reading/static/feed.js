@@ -251,6 +251,8 @@ function fold(post) {
   post.querySelector("[data-open]").ariaExpanded = "false";
 }
 
+const fromKept = new WeakSet(); // posts that were shown as this browser has kept them: no full text comes with that
+
 let opening = null; // the post that was opened last, perhaps still being fetched
 
 let underway = null; // the opening of that post, for what waits for it
@@ -280,7 +282,10 @@ async function openOrClose(post, block, isWanted) {
     let page = null;
     if (!whole) {
       post.ariaBusy = "true";
-      page = await pageOf(link.href).then((one) => one ?? keptPart(`#${post.id}`)).finally(() => (post.ariaBusy = "false"));
+      const fetched = await pageOf(link.href);
+      page = fetched ?? (await keptPart(`#${post.id}`));
+      post.ariaBusy = "false";
+      fromKept[page && !fetched ? "add" : "delete"](post);
     }
     if (post.matches(".row") && opening !== post) {
       return; // the next one was opened meanwhile
@@ -546,12 +551,18 @@ export const atPosts = {
   },
   fullText: async () => {
     const post = current();
+    if (fromKept.has(post)) { // perhaps its page can be fetched now
+      post.querySelector("[data-body]").dataset.cut !== undefined && fold(post);
+      kept.delete(post);
+    }
     const isClosed = post?.matches(".row:not(.is-open)");
     if (post && post.querySelector("[data-body]").dataset.cut === undefined) {
       go(post);
       await open(post, "nearest", true);
     }
-    if (!(isClosed && post.querySelector("a[data-full-text][href$=own]"))) { // else it has come by itself
+    if (fromKept.has(post)) {
+      tell("offline");
+    } else if (!(isClosed && post.querySelector("a[data-full-text][href$=own]"))) { // else it has come by itself
       showFullText(post);
     }
   },
