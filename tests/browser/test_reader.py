@@ -267,6 +267,13 @@ ANOTHER_READER = """() => {
   sessionStorage.lists = JSON.stringify(lists);
 }"""
 """The lists that this tab remembers become those of another user."""
+SENT_AT_ONCE = """async (address) => {
+  const { send } = await import(address);
+  const fields = { unread: document.querySelector(".post").dataset.id, more: "x".repeat(18000) };
+  const told = await Promise.all(Array.from({ length: 5 }, () => send(document.getElementById("change"), fields)));
+  return told.map((one) => one.waits ?? false);
+}"""
+"""Five changes, in all longer than what browsers send after a page is left; whether each waits for the network."""
 
 
 async def test_a_change_that_waits_is_sent_before_the_next_one(browser: Browser, library: Library) -> None:
@@ -284,6 +291,8 @@ async def test_a_change_that_waits_is_sent_before_the_next_one(browser: Browser,
         assert await page.evaluate("Object.values(localStorage).join()") == "[]"
         await page.reload()
         assert await page.locator(".post [data-act=save][aria-pressed=true]").count() == 0
+        address = await page.locator("script[src$='/reader.js']").get_attribute("src") or ""
+        assert await page.evaluate(SENT_AT_ONCE, address.replace("reader.js", "marks.js")) == [False] * 5
         here.troubles.clear()  # those of the requests that were aborted
 
 

@@ -11,6 +11,7 @@ let hiding = 0;
 let turns = 0; // how many actions there have been
 let newest = 0; // the turn of the message that is shown
 let underway = 0; // actions whose replies haven't come
+let lasting = 0; // characters of those that are sent also if the page is left
 let marking = null; // the last request for many posts: what takes it back waits for its reply
 
 export function article(id) {
@@ -49,7 +50,7 @@ export function showCounts(unread) {
 
 const shifted = new Map(); // the name of waiting data → the counts that it changed, and by how much
 const OUTSIDE = ["global", "saved"]; // All counts the posts of all others
-const LONGEST_KEPT = 20000; // characters: a browser sends 64 KiB in all after its page is left
+const MOST_LASTING = 50000; // characters underway: a browser sends 64 KiB in all after its page is left, and refuses more
 const countsIn = (selector) => [...document.querySelectorAll(`#channels ${selector} .count [data-count]`)];
 const placeOf = ({ pathname, search }) => `${pathname} ${new URLSearchParams(search).get("channel")}`;
 const feedsAt = (address) => countsIn("[data-feed]").filter((one) => placeOf(one.closest("a")) === placeOf(new URL(address)));
@@ -145,11 +146,13 @@ export async function send(form, fields) {
   for (const [name, value] of Object.entries(fields)) {
     body.set(name, value);
   }
+  const { length } = body.toString();
+  const keepalive = lasting + length < MOST_LASTING; // a page that is left at once sends it all the same
   underway += 1;
+  lasting += keepalive ? length : 0;
   try {
     hasWaiting() && navigator.onLine && (await sendAll()); // an older change, sent after this one, would overwrite it
     const headers = { accept: "application/json" };
-    const keepalive = body.toString().length < LONGEST_KEPT; // a page that is left at once sends it all the same
     const reply = await fetch(form.action, { method: "POST", body, headers, keepalive });
     if (reply.ok) {
       return { ...(await reply.json()), turn };
@@ -169,6 +172,7 @@ export async function send(form, fields) {
     say(problem.message, "", turn);
   } finally {
     underway -= 1;
+    lasting -= keepalive ? length : 0;
   }
   return null;
 }
