@@ -150,10 +150,12 @@ export async function send(form, fields) {
   const keepalive = lasting + length < MOST_LASTING; // a page that is left at once sends it all the same
   underway += 1;
   lasting += keepalive ? length : 0;
+  let kept = navigator.onLine ? null : keep(form, body); // at once: a page that is closed learns of no failure
   try {
     hasWaiting() && navigator.onLine && (await sendAll()); // an older change, sent after this one, would overwrite it
     const headers = { accept: "application/json" };
     const reply = await fetch(form.action, { method: "POST", body, headers, keepalive });
+    kept && forget(kept.name); // a server on this machine needs no network
     if (reply.ok) {
       return { ...(await reply.json()), turn };
     }
@@ -161,7 +163,7 @@ export async function send(form, fields) {
     const alert = page.querySelector("[role=alert]");
     say(alert ? alert.textContent : reply.statusText, "", turn);
   } catch (problem) {
-    const kept = keep(form, body);
+    kept ??= keep(form, body);
     if (isLeaving()) {
       return { unread: {}, text: "", undo: "", turn }; // the next page sends what is kept
     }
