@@ -145,7 +145,7 @@ class ListReport:
 
 def _described(one: ListedChannel) -> str:
     parts = [counted(one.added, "feed"), *(["new channel"] if one.made else [])]
-    parts += [f"{count} of them also in {place}" for place, count in one.also.items()]
+    parts += [f"{count} of them also in {place}" for place, count in one.also.items() if count]
     if one.existing:
         parts.append(f"{one.existing} known already")
     return f"{one.uid} ({one.name}): {', '.join(parts)}"
@@ -364,7 +364,7 @@ class _Planning:
             target = _Target(ListedChannel(channel.uid, channel.name), own=channel.settings)
             target.urls = {canonical_feed_url(one.url): 0 async for one in in_turns(subscriptions)}
             target.feeds = {one.feed for one in subscriptions}
-            for one in (*target.urls, *target.feeds):
+            for one in (*target.urls, *map(_other_form, target.urls), *target.feeds):
                 self._places.setdefault(one, channel.name)
             self._there[channel.uid] = target
             self._by_name.setdefault(channel.name, target)
@@ -472,7 +472,8 @@ class _Planning:
             self._feeds_left -= 1
             target.counted.added += 1
             target.follows.append(feed)
-            if place := self._places.get(canonical) or self._places.get(self._known.get(canonical, "")):
+            forms = (canonical, _other_form(canonical), self._known.get(canonical, ""))
+            if place := next((self._places[one] for one in forms if one in self._places), ""):
                 target.also[feed.line] = place
                 target.counted.also[place] = target.counted.also.get(place, 0) + 1
                 self._know(feed, shown, target, place)
@@ -485,7 +486,8 @@ class _Planning:
     def _note(self, feed: OutlineFeed, canonical: str, target: _Target) -> None:
         target.urls[canonical] = feed.line
         target.urls.setdefault(_other_form(canonical), feed.line)
-        self._places.setdefault(canonical, target.counted.name)
+        for one in (canonical, _other_form(canonical)):
+            self._places.setdefault(one, target.counted.name)
         if (known := self._known.get(canonical)) is not None:
             target.feeds.add(known)
 

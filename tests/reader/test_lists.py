@@ -62,9 +62,10 @@ async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None
     assert "You already followed 2 feeds." in (await over(ann)).text
 
 
-async def test_feeds_of_other_channels_are_no_new_ones(ann: ReadingVisitor) -> None:
+@pytest.mark.parametrize("url", ["https://one.example/feed", "http://one.example/feed/"])
+async def test_feeds_of_other_channels_are_no_new_ones(ann: ReadingVisitor, url: str) -> None:
     """Before, or earlier in the list; they are counted and named with the channel, and followed in the list's, too."""
-    await ann.reader.post(action="follow", channel="later", url="https://one.example/feed")
+    await ann.reader.post(action="follow", channel="later", url=url)
     twice = b'<outline text="Two again"><outline text="Two" xmlUrl="https://two.example/feed"/></outline>'
     ann.server.clock.advance(60)
     await send(ann, LIST.replace(b"</body>", twice + b"</body>"))

@@ -11,8 +11,16 @@ from starlette.routing import Route
 from microsub.reader.frame import ReaderSite
 from microsub.reader.settings.menu import SERVICES
 from microsub.web.routes import form, page
-from microsub.web.services import KNOWN, LONGEST, LONGEST_NAME, Service, chosen_service, services_in, stored_services
-from microsub.web.services import with_service as with_one
+from microsub.web.services import (
+    KNOWN,
+    LONGEST,
+    LONGEST_NAME,
+    Service,
+    chosen_service,
+    services_in,
+    stored_services,
+    with_service,
+)
 from microsub.web.shortcuts import shortcuts, written
 from microsub.web.visit import PageVisit
 
@@ -48,7 +56,7 @@ async def _add(reader: ReaderSite, visit: PageVisit) -> Response:
     there = services_in(visit.require_session().services)
     service = chosen_service(kind, address, name, there)
     done = "replaced" if any(one.name == service.name for one in there) else "saved"
-    return await _revised(reader, visit, lambda there: with_one(there, service), done)
+    return await _revised(reader, visit, lambda there: with_service(there, service), done)
 
 
 async def _remove(reader: ReaderSite, visit: PageVisit) -> Response:
