@@ -9,10 +9,12 @@ from microsub.reader.settings.menu import SETTINGS
 from microsub.web.pages import N_
 
 NAVIGATION = (
-    ("/", N_("Reading"), False),
-    (FOLLOW, N_("Following"), False),
-    (CHANNELS, N_("Channels"), False),
-    (SETTINGS, N_("Settings"), False),
-    (ADMIN, N_("Administration"), True),
+    ("/", N_("Reading"), False, ""),
+    (FOLLOW, N_("Following"), False, ""),
+    (CHANNELS, N_("Channels"), False, ""),
+    (SETTINGS, N_("Settings"), False, "settings"),
+    (ADMIN, N_("Administration"), True, "administration"),
 )
-"""The links in the header of all pages for signed-in users: path, text, and whether only admins see it."""
+"""The links in the header of all pages for signed-in users: path, text, whether only admins see it, and the icon that
+stands for the text on phones.
+"""

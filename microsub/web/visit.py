@@ -80,7 +80,7 @@ class PageSite:
         clock: Callable[[], float],
         base_url: str | None,
         folders: Sequence[Path] = (),
-        navigation: Sequence[tuple[str, str, bool]] = (),
+        navigation: Sequence[tuple[str, str, bool, str]] = (),
         looks: Callable[[], Awaitable[Looks]] = usual_looks,
         **values: object,
     ) -> PageSite:

@@ -25,7 +25,6 @@ TOO_WIDE = """() => {
     for (let node = nodes.currentNode; node; node = nodes.nextNode()) {
         range.selectNode(node);
         if (node.nodeType === 3 && node.length > 32768) continue;
-        if ((node.closest ? node : node.parentNode).closest(".top nav")) continue;  // it scrolls by itself
         const boxes = node.nodeType === 1 ? [node.getBoundingClientRect()] : [...range.getClientRects()];
         const right = Math.max(...boxes.map((box) => box.right));
         if (right > innerWidth) found.push(`${right}: ${(node.outerHTML ?? node.data).slice(0, 200)}`);

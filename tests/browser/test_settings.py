@@ -87,6 +87,20 @@ async def test_the_menu_stays_where_it_is(browser: Browser, server: ReadingServe
             await page.goto(f"{server.url}{path}")
             places.add(tuple([await page.locator(part).evaluate(LEFT_EDGE) for part in (".top nav", "h1")]))
         assert len(places) == 1, places
+        # Whole on a phone too, in a language with long words; a choice of the display stays below its pointer.
+        await page.set_viewport_size({"width": 360, "height": 740})
+        await page.set_extra_http_headers({"Accept-Language": "de"})
+        await page.goto(f"{server.url}/display")
+        account = page.get_by_role("link", name="Konto von passer")
+        assert await account.evaluate("it => it.getBoundingClientRect().right <= innerWidth")
+        large = page.get_by_label("Größer")
+        place = await large.evaluate("it => it.getBoundingClientRect().top + scrollY")
+        await large.check()
+        assert await large.evaluate("it => it.getBoundingClientRect().top + scrollY") == place
+        await page.get_by_text("Gespeichert, für alle").wait_for()
+        await here.context.set_offline(True)
+        await large.evaluate("it => it.form.querySelector('[value=small]').click()")
+        await page.get_by_text("Nicht gespeichert").wait_for()
 
 
 async def test_without_scripts(browser: Browser, server: ReadingServer) -> None:
