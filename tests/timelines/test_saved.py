@@ -70,8 +70,12 @@ async def test_pages_say_what_is_saved(world: OneReader) -> None:
         ):
             page = await world.timelines.page(ANN, uid, query, NOW)
             assert {row.id: row.is_saved for row in page.rows} == {"1": False, "2": True, "3": False}
+            assert {row.channel for row in page.rows} == {"home"}, "where it was saved from"
     page = await world.timelines.page(ANN, "saved", PageQuery(), NOW)
     assert [row.is_saved for row in page.rows] == [True]
+    await world.timelines.mark_read(ANN, "home", ["2"], NOW)
+    page = await world.timelines.page(ANN, "global", PageQuery(), NOW)
+    assert {row.channel for row in page.rows} == {"home"}
 
 
 async def test_a_feed_is_found_among_many_saved_posts(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -531,8 +531,9 @@ while #heap > 0 do
     skipped = first.text .. ' ' .. first.id
     push(first)
   else
-    local row = { id = first.id, text = first.text, uid = first.uid, open = only_unread }
     local also = first.also or {}
+    local home = first.uid == 'saved' and also[1] or first -- where it was saved from, if it is still there
+    local row = { id = first.id, text = first.text, uid = home.uid, open = only_unread }
     take(row, first)
     for _, stream in ipairs(also) do take(row, stream) end
     steps = steps + 1 + #also
