@@ -1652,8 +1652,8 @@ HEAD = """(post) => {
 
 @pytest.mark.parametrize("view", ["List", "Cards"])
 async def test_an_open_post_has_a_head(browser: Browser, server: ReadingServer, view: str) -> None:
-    """A large title, and below it the feed and the exact time. In a list it has room above it, and its icon beside it;
-    what stands above it stays in place.
+    """A large title, and below it the feed and the exact time, which leads to its page. In a list it has room above it,
+    and its icon beside it; what stands above it stays in place.
     """
     async with tab(browser) as here:
         page = await server.sign_in(here, "bea", "/channel/home?show=all")
@@ -1674,6 +1674,10 @@ async def test_an_open_post_has_a_head(browser: Browser, server: ReadingServer, 
             assert abs(icon_by - title_by) <= 2, (before, now)
             assert abs(line_by) <= 2, (before, now)
             await page.keyboard.press("o")
+            await expect(post.locator(".from a:has(time)")).to_have_count(0)
+        await page.keyboard.press("o")
+        await post.locator(".from a:has(time)").click()
+        await page.wait_for_url("**/post/*")
 
 
 async def test_all_keys_are_seen_at_once(browser: Browser, server: ReadingServer) -> None:

@@ -243,7 +243,18 @@ function close(post) {
   fold(post);
 }
 
+/** The date of an open line leads to the post's own page, as in other views; its title closes it. */
+function linkDate(post, address) {
+  const date = post.querySelector(".from").lastElementChild;
+  const link = document.createElement("a");
+  link.href = address;
+  date.replaceWith(link);
+  link.append(date);
+}
+
 function fold(post) {
+  const date = post.querySelector(".from > a:last-child");
+  date?.replaceWith(...date.childNodes);
   const body = post.querySelector("[data-body]");
   body.innerHTML = body.dataset.cut;
   delete body.dataset.cut;
@@ -304,6 +315,7 @@ async function openOrClose(post, block, isWanted) {
     if (post.matches(".row")) {
       document.querySelectorAll(".row.is-open").forEach(close);
       post.classList.add("is-open");
+      linkDate(post, link.href);
       link.ariaExpanded = "true";
       const isAbove = post.getBoundingClientRect().top < 0; // since the one that is closed stood above it
       post.scrollIntoView({ block: isAbove ? "start" : block, behavior: "instant" });
