@@ -185,12 +185,15 @@ async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     before = await state(server)
     boxes = [feeds[0], feeds[0].replace("home/", "later/")]
     reply = await choose(ann, boxes, do="move", to="news")
-    assert "one.example is now in News" in await told(ann, reply)
+    assert "one.example is now in News. It is no longer in Home, Later." in await told(ann, reply)
     assert [uid for uid, some in (await state(server)).items() if URLS[0] in some] == ["news"]
     await take_back(ann, reply)
     assert {uid: set(some) for uid, some in (await state(server)).items()} == {
         uid: set(some) for uid, some in before.items()
     }
+    reply = await choose(ann, feeds, do="move", to="later")
+    assert "2 feeds are now in Later. 1 of them has left another channel, too." in await told(ann, reply)
+    await take_back(ann, reply)
     for names in (boxes, [feeds[0].partition("/")[2]]):
         said = await told(ann, await choose(ann, names, do="copy", to="news"))
         assert "one.example is now in News, too." in said

@@ -56,8 +56,9 @@ class ChosenResult:
     There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
     were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
     while it changed one of those left. `still`: the channels that a feed has left and those that it is still in, by its
-    id, if there are both. `feed` is the id of the feed that is followed instead, at another address. `page` is the
-    channel on whose page of the feed it was done. `name`: a new one that the feed got, too; '' if it lost its own.
+    id, if there are both, or if it has left several by a move. `feed` is the id of the feed that is followed instead,
+    at another address. `page` is the channel on whose page of the feed it was done. `name`: a new one that the feed
+    got, too; '' if it lost its own.
     """
 
     act: Act
@@ -126,13 +127,13 @@ class ChosenFeeds:
         before = [(uid, one) for uid, some in everywhere.items() for one in some if one.feed in ids]
         unread: dict[str, list[str]] = {}
         if act == "unfollow":
-            links = await self.reader.links(visit)
             there = await self.reading.unread_ids(user, [*dict.fromkeys(uid for uid, _ in chosen)])
             unread = await self._of_feeds(there, chosen)
         holders: dict[str, dict[str, Subscription]] = {}
         for uid, one in before:
             holders.setdefault(one.feed, {})[uid] = one
         several = {feed: of for feed, of in holders.items() if act == "move" and len(of) > 1}
+        links = await self.reader.links(visit) if act == "unfollow" or several else ()
         uids = {uid for of in several.values() for uid in of}
         states = await self.reading.states_of(user, uids, [*several]) if several else {}
         channel, place = (target.uid, target.name) if target is not None else ("", "")
@@ -160,6 +161,9 @@ class ChosenFeeds:
                 of = [(link.name, (feed, link.uid) in left) for link in links if link.uid in holders[feed]]
                 out, rest = (", ".join(one for one, is_out in of if is_out is wanted) for wanted in (True, False))
                 result.still |= {feed: (out, rest)} if rest else {}
+        for feed, of in several.items():
+            others = ", ".join(link.name for link in links if link.uid in {*of} - {channel})
+            result.still |= {feed: (others, "")} if feed in result.done else {}
         return await self._told(visit, result, kept, said)
 
     async def change_address(
