@@ -401,7 +401,7 @@ async def test_requests_count(ann: ReadingVisitor) -> None:
 
 
 async def test_a_page_is_small(ann: ReadingVisitor) -> None:
-    """A full page with long posts is below 60 KB, with its styles and scripts, as sent, below 50 KB."""
+    """A full page with long posts is below 60 KB, with its styles and scripts, as sent, below 52 KB."""
     for number in range(20):
         html = f"<p>{'Words of a long post. ' * 500}</p>"
         entry = Entry(guid=f"p{number}", url=f"https://blog.example/p{number}", name="T", content=Content(html=html))
@@ -417,7 +417,7 @@ async def test_a_page_is_small(ann: ReadingVisitor) -> None:
     beside = (next(link or "" for link in links if (link or "").endswith("reader.js"))).rpartition("/")[0]
     sizes += [(await ann.get(f"{beside}/{name}")).response.num_bytes_downloaded for name in modules]
     assert len(page.response.content) < 60_000
-    assert page.response.num_bytes_downloaded + sum(sizes) < 50_000
+    assert page.response.num_bytes_downloaded + sum(sizes) < 52_000
     assert 1 + len(sizes) <= 12
 
 
