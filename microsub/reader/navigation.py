@@ -15,6 +15,4 @@ NAVIGATION = (
     (SETTINGS, N_("Settings"), False, "settings"),
     (ADMIN, N_("Administration"), True, "administration"),
 )
-"""The links in the header of all pages for signed-in users: path, text, whether only admins see it, and the icon that
-stands for the text on phones.
-"""
+"""The links in the header of users' pages: path, text, whether only admins see it, the icon that phones show."""

@@ -161,9 +161,9 @@ class ChosenFeeds:
                 of = [(link.name, (feed, link.uid) in left) for link in links if link.uid in holders[feed]]
                 out, rest = (", ".join(one for one, is_out in of if is_out is wanted) for wanted in (True, False))
                 result.still |= {feed: (out, rest)} if rest else {}
-        for feed, of in several.items():
-            others = ", ".join(link.name for link in links if link.uid in {*of} - {channel})
-            result.still |= {feed: (others, "")} if feed in result.done else {}
+        for feed in several.keys() & result.done.keys():
+            others = (link.name for link in links if link.uid in several[feed] and link.uid != channel)
+            result.still[feed] = (", ".join(others), "")
         return await self._told(visit, result, kept, said)
 
     async def change_address(
