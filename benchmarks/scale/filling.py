@@ -83,8 +83,8 @@ class Population:
 
 
 def user_name(number: int) -> str:
-    """The name of a user."""
-    return f"user{number}"
+    """The name of a user; those of a small population are as long as those of a large one, as are its feeds' hosts."""
+    return f"user{number:05}"
 
 
 def channel_name(number: int) -> str:
@@ -133,9 +133,10 @@ async def feeds(redis: Redis, bulk: Bulk, there: Population, at_once: int = _AT_
     """Create feeds as after a poll, each with its first follower, and due in a month."""
     store, schedule = Feeds(redis), Schedule(redis)
     first = {rank: user for user in reversed(range(there.size.users)) for rank in there.follows[user]}
+    await redis.command("SET", keys.feed_ids(), 10_000)  # ids of five digits, as most feeds of a large server have
 
     async def one(rank: int) -> FeedThere:
-        record = await store.ensure(f"https://blog-{rank}.example/posts/feed.xml", there.now - FOLLOWED)
+        record = await store.ensure(f"https://blog-{rank:05}.example/posts/feed.xml", there.now - FOLLOWED)
         await store.update(record.id, _polled(record, there.now))
         await schedule.add(record.id, host_of(record.url), there.now + 30 * DAY)
         user = first[rank]
@@ -311,7 +312,7 @@ def post_template(now: float) -> ItemToStore:
 def new_post(template: ItemToStore, there: Population, rank: int, place: int) -> ItemToStore:
     """One post: the template with another address and date; its JSON has the same length except for the number."""
     number = rank * 100_000 + place
-    link = f"https://blog-{rank}.example/posts/{number}"
+    link = f"https://blog-{rank:05}.example/posts/{number}"
     # Posts are a prime number of seconds apart, and each feed has its own offset, so that times differ.
     published = there.now - (place + 1) * (SPAN // (there.size.items + 1)) + rank * 7919 % 80_000
     return replace(
@@ -320,7 +321,7 @@ def new_post(template: ItemToStore, there: Population, rank: int, place: int) ->
         wire=template.wire.replace(b"https://blog.example/posts/0", link.encode()),
         hash=hashlib.blake2b(link.encode(), digest_size=16).hexdigest(),
         score=float(int(published)),
-        author=f"https://blog-{rank}.example/",
+        author=f"https://blog-{rank:05}.example/",
         link=link,
         common=template.common and hashlib.sha256(link.encode()).hexdigest()[: len(template.common)],
     )
