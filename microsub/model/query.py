@@ -85,14 +85,14 @@ _FIELDS = ("author", "title", "feed", "kind", "is", "before", "after")
 _PIECE = re.compile(rf'(-?)(?:((?i:{"|".join(_FIELDS)})):)?(?:"([^"]*)("?)|([^\s"]*))')
 _QUOTES = str.maketrans("“”„«»", '"""""')
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
-_AGO = re.compile(r"(\d{1,5})([dwmy])", re.ASCII | re.IGNORECASE)
-_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
-_DATES = "a day as in before:2024-05-31 or before:2024, or a time back from now as in after:7d, 2w, 3m or 1y"
+_AGO = re.compile(r"(\d{1,5})([hdwmy])", re.ASCII | re.IGNORECASE)
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
+_DATES = "a day as in before:2024-05-31 or before:2024, or a time back from now as in after:12h, 7d, 2w, 3m or 1y"
 _OR = 'a word or phrase before and after it, as in boat OR ship; "OR" in quotes is a word'
 
 
 def parsed(text: str, now: float) -> PostQuery:
-    """The parsed query of `text`; `now` is Unix time, from which `7d` counts back. Raises QueryUnreadable."""
+    """The parsed query of `text`; `now` is Unix time, from which `12h` counts back. Raises QueryUnreadable."""
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         place = len(text.encode("utf-8", "replace")[:MOST_BYTES].decode("utf-8", "ignore")) + 1
         raise QueryUnreadable(place, "more text", f"{MOST_BYTES} bytes at most")
@@ -204,7 +204,7 @@ class _Reading:
             raise QueryUnreadable(piece.at, f"'-{piece.field}:'", "the condition without '-', as in before:2024")
         try:
             if ago := _AGO.fullmatch(piece.text):
-                back = timedelta(days=int(ago[1]) * _DAYS[ago[2].lower()])
+                back = timedelta(hours=int(ago[1]) * _HOURS[ago[2].lower()])
                 return (datetime.fromtimestamp(self._now, UTC) - back).timestamp()
             if day := _DAY.fullmatch(piece.text):
                 year, month, number = (int(part or 1) for part in day.groups())
