@@ -234,7 +234,6 @@ class TimelinePages:
             posts.reverse()
         away = reply.get("_unavailable", ())
         said, undo = await self._undo.said(visit)
-        is_start = place == place.at_start and place.words is None
         return visit.page(
             "timeline.html" if search is None else "search.html",
             media=("https:", "http:") if any(post.sound for post in posts) else (),
@@ -250,12 +249,13 @@ class TimelinePages:
             source=source,
             condition=FeedCondition.of(record, visit.now) if record is not None else None,
             home=home,
+            kept=is_whole,
             lack=lack,
             following=following,
             previous=previous,
             top=paging.get("before", ""),
             # With the oldest posts first, new ones are at the end and can't be announced above the list.
-            announces=is_start and not (place.oldest_first and posts),
+            announces=place == place.at_start and place.words is None and not (place.oldest_first and posts),
             news=visit.site.pages.href(NEWS) if place.words is None else "",
             live=visit.site.pages.href(LIVE),
             newest=newest,

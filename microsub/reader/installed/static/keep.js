@@ -15,6 +15,11 @@ export async function keptPart(selector) {
   return kept ? new DOMParser().parseFromString(await kept.text(), "text/html").querySelector(selector) : null;
 }
 
+/** When the page was kept, as a Unix time in milliseconds; NaN if it wasn't. */
+export async function keptSince() {
+  return Date.parse((await match())?.headers.get("date"));
+}
+
 /** Keep the page, unless it was kept lately; what is kept of other users goes. */
 export async function keepPosts() {
   if (!self.caches || !navigator.onLine) {

@@ -365,7 +365,15 @@ function sayUndone(turn, what = "") {
   }
 }
 
-const isKept = !navigator.onLine; // a page that begins without a network
+const isKept = document.querySelector("#feed[data-kept]") !== null; // which begins without a network
+
+/** Say since when a page is kept: it looks like one of now. */
+async function sayKept() {
+  const since = await import("./keep.js").then((module) => module.keptSince());
+  const time = new Date(since).toLocaleString(document.documentElement.lang, { weekday: "long", hour: "2-digit", minute: "2-digit" });
+  since && say(texts.keptSince.replace("{time}", time));
+}
+isKept && sayKept();
 
 /** A part of the page that is kept for reading without a network; null if it can't be had. */
 export const keptPart = (selector) => import("./keep.js").then((module) => module.keptPart(selector)).catch(() => null);
