@@ -27,6 +27,9 @@ _TITLE_SENT = 200
 """Characters of a title in an address, in which one may take twelve bytes."""
 _MAIL = re.compile(r"mailto:[^?{\s]*\?", re.IGNORECASE)
 
+_PROFILE = re.compile(r"^@?[\w.-]+@(?=[\w.-]+$)|(?<=[^/])/@.*")
+"""What makes a server's address that of somebody's profile there: `@ann@social.example`, `https://social.example/@ann`."""
+
 KNOWN: Mapping[str, str] = {
     "Wallabag": "{server}/bookmarklet?url={url}",
     "Linkding": "{server}/bookmarks/new?url={url}&title={title}",
@@ -83,7 +86,8 @@ def chosen_service(kind: str, address: str, name: str, there: Sequence[Service] 
     if URL in given:
         kind, made = "", given
     elif _SERVER in made:
-        made = made.replace(_SERVER, _server(given))
+        server = _server(_PROFILE.sub("", given) if kind == "Mastodon" else given)
+        made = made.replace(_SERVER, server)
     elif kind == "Email" and given:
         made = made.replace("mailto:", f"mailto:{given}")
     elif made and given:

@@ -106,3 +106,17 @@ def test_the_services_are_ten_with_different_names() -> None:
     with pytest.raises(InvalidRequest, match=str(MOST)):
         with_service(there, Service("new", "https://a.example/{url}"))
     assert services_in(stored_services([])) == ()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "social.example",
+        "@ann@social.example",
+        "ann@social.example",
+        "https://social.example/@ann",
+        "social.example/@ann/1",
+    ],
+)
+def test_a_profile_names_its_mastodon_server(given: str) -> None:
+    assert chosen_service("Mastodon", given, "").address.startswith("https://social.example/share?")
