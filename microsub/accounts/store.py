@@ -25,6 +25,7 @@ from microsub.base.errors import InvalidRequest, StoreIncomplete, Unauthorized, 
 from microsub.base.plaintext import CONTROLS, escaped
 from microsub.model.moments import is_moment
 from microsub.model.reader import BUILT_IN, GLOBAL, MOVE, NAME, Credential, FeedMove, Grant, read_moves
+from microsub.model.settings import Filters
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
@@ -66,6 +67,12 @@ class User:
     registered: bool = False
     admin: bool = False
     moves: tuple[FeedMove, ...] = ()
+
+    @property
+    def filters(self) -> Filters:
+        """The filter of all channels. Raises StoreDamaged."""
+        with reading(keys.user(self.name)):
+            return Filters.read(self.settings.get("filters", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ class Applier:
                 token_endpoint=user.token_endpoint,
                 admin=user.admin,
                 settings=effective.of_user(user.name),
+                filters=user.filters,
             )
             if user.name not in only if only is not None else user.disabled is not None:
                 return bare
@@ -221,6 +222,8 @@ class Applier:
                 await self.settings.set_instance(value)
             case ChangeKind.USER_SETTINGS:
                 await self.settings.set_user(user, value)
+            case ChangeKind.FILTERS:
+                await self.accounts.set_settings(user, {"filters": value.stored()})
             case ChangeKind.USER_ADDED:
                 await self._add_user(user, value, change.restored, now)
             case ChangeKind.USER_RETURNED:

@@ -323,6 +323,7 @@ def _check_users(document: Mapping[str, Any], findings: BackendFindings) -> None
                     f"{written}, the same person as user '{first}' with {theirs}",
                     "a different site for each user, because a site can sign in to only one account",
                 )
+        _check_filters(user.get("filters"), (*path, "filters"), findings)
         _check_channels(user.get("channels"), (*path, "channels"), findings)
 
 
@@ -341,8 +342,8 @@ def _check_channels(channels: Any, path: Path, findings: BackendFindings) -> Non
             findings.warn((*here, "name"), f"a second channel with the name '{name}'")
         _check_feeds(channel.get("feeds"), (*here, "feeds"), findings)
         settings = channel.get("settings")
-        if isinstance(settings, Mapping) and isinstance(settings.get("filters"), Mapping):
-            _check_filters(settings["filters"], (*here, "settings", "filters"), findings)
+        if isinstance(settings, Mapping):
+            _check_filters(settings.get("filters"), (*here, "settings", "filters"), findings)
 
 
 def _check_feeds(feeds: Any, path: Path, findings: BackendFindings) -> None:
@@ -385,8 +386,8 @@ def _can_be_sent(*given: str) -> bool:
         return False
 
 
-def _check_filters(filters: Mapping[str, Any], path: Path, findings: BackendFindings) -> None:
-    for key in ("include_types", "exclude_types"):
+def _check_filters(filters: Any, path: Path, findings: BackendFindings) -> None:
+    for key in ("include_types", "exclude_types") if isinstance(filters, Mapping) else ():
         kinds = filters.get(key)
         kinds = [kind for kind in kinds if isinstance(kind, str)] if isinstance(kinds, list) else []
         nothing_left = key == "include_types" and not any(kind.lower() in POST_TYPES for kind in kinds)

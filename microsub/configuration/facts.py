@@ -44,6 +44,7 @@ class ChangeKind(Enum):
     TOKEN_ENDPOINT = "user {user}: token endpoint set to {value}"  # noqa: S105 - no password
     ADMIN = "user {user}: admin: {value}"
     USER_SETTINGS = "user {user}: settings changed"
+    FILTERS = "user {user}: filter for all channels changed"  # before feeds, so that it applies to their posts
     CHANNEL_REMOVED = "channel {user}/{uid} removed, restorable for 30 days"  # first, so that names are free again
     CHANNEL_RENAMED = "channel {user}/{uid} renamed to '{value}'"
     CHANNEL_ADDED = "channel {user}/{uid} added"
@@ -186,7 +187,7 @@ Form = Callable[[str], str]
 
 def facts_of(form: Form, user: UserConfig) -> dict[str, Facts]:
     """All facts of a user by channel uid, or `global` for facts that concern no single channel."""
-    own = {name: FactValue(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
+    own = {name: FactValue(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings", "filters")}
     outputs: dict[Fact, FactValue] = {("output", name): FactValue(output) for name, output in user.outputs.items()}
     sources: dict[Fact, FactValue] = {("source", name): FactValue(source) for name, source in user.sources.items()}
     everywhere = {(name, ""): said for name, said in own.items()} | _rules(user) | outputs | sources
@@ -356,6 +357,10 @@ class _UserMerger:
                 case ("admin", _) if wanted:
                     if self.wins(f"whether user {self.name} is an admin", was, wanted, there):
                         self.change(ChangeKind.ADMIN, value=wanted.value)
+                case ("filters", _) if wanted and wanted != there:
+                    what = f"filter for all channels of {self.name}"
+                    if there == was or self.conflict(what, "another one", "another one"):
+                        self.change(ChangeKind.FILTERS, value=wanted.value)
                 case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # only the file sets it
                     self.change(
                         ChangeKind.TOKEN_ENDPOINT if fact == _ENDPOINT else ChangeKind.USER_SETTINGS, value=wanted.value
@@ -534,7 +539,7 @@ def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) 
 
 # --- back into the file --------------------------------------------------------------------------------------------
 
-WRITTEN = frozenset({"me", "admin", "channels", "mute", "block", "outputs", "sources"})
+WRITTEN = frozenset({"me", "admin", "channels", "mute", "block", "filters", "outputs", "sources"})
 """The keys of a user's entry that are written back; the others are left to the admin."""
 
 
@@ -570,6 +575,7 @@ def _edit_user(form: Form, raw: dict[str, Any], file: UserConfig, now: UserConfi
     if now.admin != file.admin:
         raw["admin"] = now.admin
     _edit_rules(raw, file, now)
+    _differences(raw, *({"filters": encode(part.filters)} if part.filters else {} for part in (file, now)))
     _edit_named(raw, "outputs", file.outputs, now.outputs)
     _edit_named(raw, "sources", file.sources, now.sources)
     entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}

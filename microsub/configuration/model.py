@@ -532,6 +532,13 @@ class UserConfig:
     )
     mute: tuple[Rule, ...] = declared("Authors or feeds not shown in any channel.", ())
     block: tuple[Rule, ...] = declared("Authors or feeds never stored in any channel.", ())
+    filters: Filters = field(
+        default_factory=Filters,
+        metadata={
+            "description": "Rules for new posts in all channels except 'notifications'. Posts must also pass those of "
+            "the channel and of the feed."
+        },
+    )
     outputs: Mapping[Name, OutputConfig] = field(
         default_factory=dict, metadata={"description": "Output feeds by name."}
     )

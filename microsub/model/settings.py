@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+import orjson
+
 from microsub import model  # pydantic and re2 take long to load, and only the check of a file needs them
 
 T = TypeVar("T")
@@ -197,6 +199,15 @@ class Filters:
             name: tuple(value) if isinstance(value, list) else value for name, value in part.items() if name in names
         }
         return cls(**given)
+
+    @classmethod
+    def read(cls, text: str | bytes) -> Filters:
+        """Filters as `stored`; none in an empty text. Raises ValueError and TypeError."""
+        return cls.of(orjson.loads(text)) if text else cls()
+
+    def stored(self) -> str:
+        """The filters as JSON, for `read`; scripts compare it. Empty for none."""
+        return orjson.dumps(stated(self)).decode() if self else ""
 
 
 @dataclass(frozen=True, slots=True)

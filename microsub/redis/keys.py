@@ -372,9 +372,10 @@ feeds, or settings for them, change; 0: there never was one), `apart` (1: a feed
 daily), `display` (how all pages look: the choices joined by points), `searches` (those in the list of channels: JSON of
 name, words, channel uid, and whether the best come first), `playing` (episodes, the current one first: JSON of post,
 file, title, second; 20 and 8,000 bytes at most), `shortcuts` (own keys: JSON of action → keys), `services` (JSON of
-name and address; 10 at most), `move <feed id> <uid>` (target and begin of a move of the feed's items from that channel;
-to the channel itself: of an unfollow). Permanent, or until 30 days after the user was disabled. `accounts.store`,
-`timelines.channels.store`, `timelines.channels.follows`, `timelines.feed_names`.
+name and address; 10 at most), `filters` (for all channels: JSON; read whenever items are added), `move <feed id> <uid>`
+(target and begin of a move of the feed's items from that channel; to the channel itself: of an unfollow). Permanent, or
+until 30 days after the user was disabled. `accounts.store`, `timelines.channels.store`, `timelines.channels.follows`,
+`timelines.feed_names`.
 """
 
 former_feeds = key_of("user:{<name>}:former-feeds")

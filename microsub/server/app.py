@@ -59,8 +59,8 @@ from microsub.reader.admin import pages as admin
 from microsub.reader.admin.users import UserPages
 from microsub.reader.answering import pages as answering
 from microsub.reader.channel_list import ChannelList
-from microsub.reader.channels import filters
 from microsub.reader.channels import pages as channel_pages
+from microsub.reader.channels.filters import FilterPages
 from microsub.reader.feeds.chosen import ChosenFeeds
 from microsub.reader.feeds.pages import FeedPages
 from microsub.reader.first import pages as first
@@ -438,7 +438,7 @@ def _reader_routes(parts: WebParts, site: PageSite, starters: Sequence[FeedLink]
             looks=looks,
             changed=stores.effective.forget,
         ),
-        *filters.routes(reader, stores.channels, parts.reading, undo, read_state),
+        *FilterPages(reader, stores.accounts, stores.channels, parts.reading, undo, read_state).routes(),
         *menu.routes(reader),
         *shortcut_pages.routes(reader),
         *service_pages.routes(reader),

@@ -8,6 +8,7 @@ timeline aren't filtered again. All times are Unix seconds.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,7 +21,7 @@ from microsub.accounts import absent
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.logs import LibraryLogger
 from microsub.model.filters import Filter, Searched
-from microsub.model.reader import ChannelKey, TimelineItem
+from microsub.model.reader import NOTIFICATIONS, ChannelKey, TimelineItem
 from microsub.model.settings import ChannelSettings
 from microsub.posts import Items
 from microsub.redis import keys
@@ -226,31 +227,37 @@ class Adder:
 
 
 async def filtering_channels(redis: Redis, feed_id: str, channels: Sequence[ChannelKey]) -> list[ChannelKey]:
-    """The given channels that have filters, or one for that feed. One round trip."""
+    """The given channels that have filters, or one for that feed or all channels. One round trip."""
+    count = len(channels)
     found = await redis.pipeline(
         [
             *(("HGET", keys.channel(*one), "filters") for one in channels),
+            *(("HGET", keys.user(user), "filters") for user, _ in channels),
             *(("HGET", keys.channel_feeds(*one), feed_id) for one in channels),
         ]
     )
-    rows = zip(channels, found, found[len(channels) :], strict=False)
-    return [one for one, text, follow in rows if text or b'"filter"' in (follow or b"")]
+    rows = zip(channels, found, found[count:], found[2 * count :], strict=False)
+    return [
+        one
+        for one, text, of_all, follow in rows
+        if text or (of_all and one[1] != NOTIFICATIONS) or b'"filter"' in (follow or b"")
+    ]
 
 
 def filters_of(filters: bytes) -> list[Filter]:
-    """The filters of a channel and of a follow, as the script names them, without corrupt ones."""
-    return [one for text in filters.split(b"\n") if (one := filter_of(text)) is not None]
+    """The filters of all channels, of a channel and of a follow, as the script names them, without corrupt ones."""
+    return [one for text in re.split(b"[\t\n]", filters) if (one := filter_of(text)) is not None]
 
 
 @lru_cache(maxsize=1024)
 def filter_of(filters: bytes) -> Filter | None:
-    """The filter in a channel's field `filters`; None if there is none, or it is corrupt."""
+    """The filter in a field `filters`; None if there is none, or it is corrupt."""
     if not filters:
         return None
     try:
         made = Filter.of(orjson.loads(filters))
     except (ValueError, KeyError, TypeError, AttributeError):  # one channel must not stop delivery to all others
-        log.exception("a channel's filters are corrupt and were ignored", filters=filters[:80])
+        log.exception("a corrupt filter was ignored", filters=filters[:80])
         return None
     if made.broken:
         log.warning("an invalid expression in a filter is ignored", settings=made.broken)
@@ -387,6 +394,7 @@ _KEYS = "\n".join(
             keys.apart(_USER, _UID),
         ),
         *shown_keys(_USER),
+        keys.user(_USER),
     ]
 )
 

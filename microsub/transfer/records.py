@@ -53,11 +53,12 @@ class ExportedChannel:
 
 @dataclass(frozen=True, slots=True)
 class ExportedRules:
-    """The URLs muted and blocked in all channels, with the ends of mutes as in channels."""
+    """The URLs muted and blocked in all channels, with the ends of mutes as in channels, and the filter for all."""
 
     mute: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
     mute_until: Mapping[str, float] = field(default_factory=dict)
+    filters: Mapping[str, Any] = field(default_factory=dict)
     type: Literal["rules"] = "rules"
 
 

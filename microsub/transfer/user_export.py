@@ -101,7 +101,7 @@ class UserExport:
             ends = await self._ends(user.name, channel.uid, mute)
             yield ExportedChannel(channel.uid, channel.name, encode(channel.settings), mute, block, ends)
         mute, block = map(tuple, rules[GLOBAL])
-        yield ExportedRules(mute, block, await self._ends(user.name, GLOBAL, mute))
+        yield ExportedRules(mute, block, await self._ends(user.name, GLOBAL, mute), encode(user.filters))
         yield await self._reading(user, channels)
         named: set[str] = set()
         async for record in self._follows(user.name, channels, named):

@@ -45,7 +45,7 @@ from microsub.model.reader import (
     stored_episodes,
     stored_searches,
 )
-from microsub.model.settings import FollowSettings, OwnChannelSettings, stated
+from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings, stated
 from microsub.parsing.process import dumps
 from microsub.posts import (
     AUTOMATIC,
@@ -207,6 +207,7 @@ class UserImport:
                 await self._channel(record)
             case ExportedRules():
                 await self._rule(GLOBAL, record)
+                await self._filter(record)
             case ExportedReading():
                 await self._reading(record)
             case ExportedFeed():
@@ -253,6 +254,13 @@ class UserImport:
                 await self.rules.mute(self._user, uid, url, self._now, until=until)
         for url in self._addresses(uid, record.block).values():
             await self.rules.block(self._user, uid, url, self._now)
+
+    async def _filter(self, record: ExportedRules) -> None:
+        """Take over the filter for all channels, unless there is one here."""
+        there = await self.accounts.user(self._user)
+        if record.filters and there is not None and not there.filters and not self._report.dry_run:
+            filters = decode(Filters, record.filters)
+            await self.accounts.set_settings(self._user, {"filters": filters.stored()})
 
     async def _reading(self, record: ExportedReading) -> None:
         """Take over how the user reads: choices made here stay, and searches kept here come first."""
@@ -653,6 +661,8 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
         case ExportedChannel():
             _check_declared({"channels": [{"uid": record.uid, "settings": record.settings}]}, number)
             channels.add(record.uid)
+        case ExportedRules():
+            _check_declared({"filters": record.filters}, number)
         case ExportedReading():
             searched = channels | {GLOBAL}
             known = {*record.views} <= searched | {LAST_CHOICE} and {one.uid for one in record.searches} <= searched

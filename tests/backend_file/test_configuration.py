@@ -16,7 +16,7 @@ from microsub.accounts.sessions import Sessions
 from microsub.accounts.store import User
 from microsub.base.errors import NotFound, Unauthorized
 from microsub.configuration.effective import EffectiveSettings
-from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
+from microsub.configuration.model import FeedPolicy, Quotas, UserSettings, encode
 from microsub.model.reader import Credential
 from microsub.model.settings import ChannelSettings, Filters, FollowSettings
 from microsub.redis.protocol import Redis
@@ -395,6 +395,26 @@ async def test_an_edit_of_an_identity_ends_remembered_tokens(
     with pytest.raises(Unauthorized):
         await configured.accounts.verify(credential, NOW)
     assert (await tokens.known_token(credential)).vouched is None
+
+
+async def test_the_filter_for_all_channels_goes_both_ways(configured: Configured) -> None:
+    """The file sets it and removes it; a change by its user is written into the file."""
+
+    async def there() -> Filters:
+        user = await configured.accounts.user("alice")
+        assert user
+        return user.filters
+
+    await configured.apply(alice(channel("home"), filters={"exclude_words": ["spam"], "x-why": "noise"}))
+    assert await there() == Filters(exclude_words=("spam",))
+    for own in (Filters(exclude_words=("ham",)), Filters(), Filters(include_types=("note",))):
+        await configured.accounts.set_settings("alice", {"filters": own.stored()})
+        assert await configured.configuration.write_back()
+        assert configured.saved()["users"]["alice"].get("filters", {}) == encode(own)
+        assert await configured.server().look() == "unchanged"
+        assert await there() == own
+    await configured.apply(alice(channel("home")))
+    assert not await there()
 
 
 async def test_the_file_ignores_registered_users(configured: Configured) -> None:

@@ -63,6 +63,7 @@ def test_the_whole_shape_is_read() -> None:
                     "settings": {"keep_unread_days": 0},
                     "mute": ["https://m.example/"],
                     "block": ["https://x.example/"],
+                    "filters": {"exclude_words": ["advert"]},
                     "channels": [
                         {
                             "uid": "home",
@@ -118,6 +119,7 @@ def test_the_whole_shape_is_read() -> None:
                 UserSettings(keep_unread_days=0),
                 ("https://m.example/",),
                 ("https://x.example/",),
+                Filters(exclude_words=("advert",)),
             ),
             "bob": UserConfig(),
         },
@@ -151,7 +153,7 @@ def test_a_minimal_file_is_valid(document: dict[str, Any]) -> None:
         (
             {"users": {"alice": {"chanels": []}}},
             "users.alice.chanels (line 4): found the unknown key 'chanels', expected one of me, token_endpoint, admin, channels, "
-            "settings, mute, block, outputs, sources; did you mean 'channels'?",
+            "settings, mute, block, filters, outputs, sources; did you mean 'channels'?",
         ),
         (
             channels({"name": "x"}),
@@ -246,6 +248,11 @@ def test_a_minimal_file_is_valid(document: dict[str, Any]) -> None:
             "kind of group (there is no look-ahead or look-behind) at position 5, expected a regular expression in RE2 syntax",
         ),
         (
+            {"users": {"a": {"filters": {"exclude_regex": "("}}}},
+            "users.a.filters.exclude_regex (line 5): found '(', with a '(' that isn't closed at position 0, expected a "
+            "regular expression in RE2 syntax",
+        ),
+        (
             {"users": {"a": {"outputs": {"picks": {"search": "tide is:wet"}}}}},
             "users.a.outputs.picks.search (line 6): found 'tide is:wet', with 'is:wet' at character 6 "
             "instead of is:unread, is:read or is:saved, expected a search in the syntax of `action=search`",
@@ -295,9 +302,11 @@ def test_ineffective_keys_are_mistakes(channel: dict[str, Any], place: str, expe
 
 def test_an_unknown_post_type_is_a_warning() -> None:
     """The channel accepts the other types."""
-    report = look(channels({"uid": "a", "settings": {"filters": {"include_types": ["note", "poem"]}}}))
-    assert report.ok
-    assert "unknown post type 'poem'" in report.warnings[0]
+    filters = {"include_types": ["note", "poem"]}
+    for document in (channels({"uid": "a", "settings": {"filters": filters}}), {"users": {"a": {"filters": filters}}}):
+        report = look(document)
+        assert report.ok
+        assert "unknown post type 'poem'" in report.warnings[0]
 
 
 def test_all_mistakes_are_reported_in_file_order() -> None:

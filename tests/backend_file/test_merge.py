@@ -22,7 +22,7 @@ from microsub.configuration.model import (
     UserSettings,
     decode,
 )
-from microsub.model.settings import OwnChannelSettings
+from microsub.model.settings import Filters, OwnChannelSettings
 from tests.support.replay import replay
 
 W = ChangeKind
@@ -231,6 +231,17 @@ def test_a_conflict_about_the_order(api_at: float, changes: int) -> None:
     merged = run(order("a", "b", "c"), order("c", "b", "a"), order("b", "a", "c"), changed={("al", ""): api_at})
     assert len(merged.conflicts) == 1
     assert len(merged.changes) == changes
+
+
+def test_the_filter_for_all_channels() -> None:
+    """An edit of the file counts as the later one; without one, a user's own filter stays."""
+    was, file, own = (al(ch("h"), filters={"exclude_words": [word]}) for word in ("spam", "egg", "ham"))
+    merged = run(was, file, own)
+    assert merged.changes == (do(W.FILTERS, value=Filters(exclude_words=("egg",))),)
+    (conflict,) = merged.conflicts
+    assert conflict.startswith("filter for all channels of al: file: another one; API: another one; the file")
+    assert run(was, was, own) == Merge()
+    assert run(was, al(ch("h")), was).changes == (do(W.FILTERS, value=Filters()),)
 
 
 def test_both_made_the_same_change() -> None:

@@ -59,7 +59,7 @@ _outputs = st.dictionaries(
 def _user(name: str) -> st.SearchStrategy[UserConfig]:
     me = st.sampled_from(["", f"https://{name}.one.example/", f"https://{name}.two.example/"])
     own = st.builds(UserSettings, **_limits)
-    return st.builds(UserConfig, me, st.none(), st.booleans(), _channels, own, _urls, _urls, _outputs)
+    return st.builds(UserConfig, me, st.none(), st.booleans(), _channels, own, _urls, _urls, _filters, _outputs)
 
 
 _instance = st.builds(InstanceSettings, **_limits)
@@ -139,7 +139,14 @@ def test_applying_can_break_off_anywhere(base: Backend, file: Backend, current: 
 def _content(current: Current) -> Any:
     """A state without the order of channels, which depends on which of them existed first."""
     return {
-        name: (user.me, user.settings, user.mute, user.block, sorted(map(repr, map(_set_of_feeds, user.channels))))
+        name: (
+            user.me,
+            user.settings,
+            user.mute,
+            user.block,
+            user.filters,
+            sorted(map(repr, map(_set_of_feeds, user.channels))),
+        )
         for name, user in current.users.items()
     }
 
@@ -160,6 +167,8 @@ def test_the_result_contains_every_edit_of_the_file(base: Backend, file: Backend
         found = after.users[name]
         if old is None or user.me != old.me:
             assert found.me == user.me or (old is None and not user.me)
+        if user.filters != (old or UserConfig()).filters:
+            assert found.filters == user.filters
         for channel in user.channels:
             _contains(old.by_uid().get(channel.uid) if old else None, channel, found.by_uid().get(channel.uid))
         for channel in old.channels if old else ():

@@ -271,7 +271,7 @@ def test_lines_about_the_configuration_are_in_german() -> None:
     whats = [
         *("channel ann/x", "setting max_items of channel ann/x", "name of channel ann/x", "site of user ann"),
         *("whether user ann is an admin", "feed https://b.example/ in ann/x", "name of https://b.example/ in ann/x"),
-        "sign-in of https://b.example/ in ann/x",
+        *("sign-in of https://b.example/ in ann/x", "filter for all channels of ann"),
         *("output feed ann/x", "source ann/x", "order of the channels of ann"),
     ]
     said = ["an edit", "removed it", "another content", "other settings", "another one", "nothing", "'5'"]

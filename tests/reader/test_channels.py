@@ -15,6 +15,7 @@ from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.reader.channels import pages as channels
 from microsub.redis.protocol import Redis
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
+from tests.support.native_app import publish_notice
 from tests.support.polling import post_store, rss
 from tests.support.readers import FEED, instance, posts
 from tests.support.web import Publisher
@@ -299,6 +300,35 @@ async def test_a_filter_applies_to_existing_posts(ann: ReadingVisitor) -> None:
     await ann.browser.submit(page, "/marks/undo")
     assert await ann.reader.unread("home") == 4
     assert (await ann.server.channels.get("ann", "home")).settings.filters.exclude_words == ("beta",)
+
+
+async def test_a_filter_for_all_channels(ann: ReadingVisitor) -> None:
+    """It is tried on the posts of all channels but `notifications`, kept with the admin's expressions, and undone."""
+    await ann.publish("alpha", "beta", "gamma", "beta 2")
+    await publish_notice(ann.server, ann.reader)
+    await ann.server.accounts.set_settings("ann", {"filters": Filters(exclude_regex="(?i)lottery").stored()})
+    assert "/settings/filter" in [node.attributes["href"] for node in (await ann.get("/settings")).tree.css(".menu a")]
+    page = await ann.get("/settings/filter")
+    assert (page.title, "expressions for all channels" in page.text) == ("Filter for all channels", True)
+    tried = await ann.browser.submit(page, "/settings/filter", exclude_words="beta\nnotice", kinds_are="", **TRY)
+    assert tried.location == "/settings/filter?try=1&exclude_words=beta%0Anotice#trial"
+    assert "2 of the newest 4 posts would be excluded" in (await ann.get(tried.location)).text
+    sent = await ann.browser.submit(page, "/settings/filter", exclude_words="beta\nnotice", kinds_are="", past="read")
+    assert [await ann.reader.unread(uid) for uid in ("home", "notifications")] == [2, 1]
+    page = await ann.get(sent.location)
+    assert "2 posts marked as read." in page.text
+    await ann.browser.submit(page, "/marks/undo")
+    assert await ann.reader.unread("home") == 4
+    user = await ann.server.accounts.user("ann")
+    assert user
+    assert user.filters == Filters(exclude_words=("beta", "notice"), exclude_regex="(?i)lottery")
+    await ann.publish("beta 3", "delta")
+    assert await ann.reader.unread("home") == 5
+    links = [(await ann.get(f"/channels/{uid}/filter")).tree.css("main p a") for uid in ("home", "notifications")]
+    assert [[node.attributes["href"] for node in some][1:] for some in links] == [["/settings/filter"], []]
+    await ann.browser.submit(page, "/settings/filter", exclude_words="", kinds_are="")
+    refused = await ann.browser.submit(page, "/settings/filter", exclude_words="x" * 201)
+    assert (refused.status, "at most 200 characters" in refused.text) == (400, True)
 
 
 async def test_a_filter_is_tried_on_the_beginnings_of_large_posts(

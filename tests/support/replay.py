@@ -61,6 +61,8 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
             return replace(user, admin=change.value)
         case ChangeKind.USER_SETTINGS:
             return replace(user, settings=change.value)
+        case ChangeKind.FILTERS:
+            return replace(user, filters=change.value)
         case ChangeKind.OUTPUT_ADDED | ChangeKind.OUTPUT_CHANGED:
             assert (uid in user.outputs) == (change.what is ChangeKind.OUTPUT_CHANGED)
             return replace(user, outputs={**user.outputs, uid: change.value})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from microsub.model.reader import Reason, TimelineItem
+from microsub.model.reader import NOTIFICATIONS, Reason, TimelineItem
 
 COMES_BACK = {Reason.UNFOLLOWED, Reason.DUPLICATE}
 
@@ -49,6 +49,7 @@ class Model:
     channels: dict[str, ModelChannel]
     muted: set[str] = field(default_factory=set)
     blocked: set[str] = field(default_factory=set)
+    excluded: set[str] = field(default_factory=set)
     words: dict[str, str] = field(default_factory=dict)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -109,11 +110,15 @@ class Model:
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
+    def excluded_in(self, uid: str) -> set[str]:
+        """The words that the filters of the channel and of all channels keep out."""
+        return self.channels[uid].excluded | (self.excluded if uid != NOTIFICATIONS else set())
+
     def add(self, uid: str, feed: str, ids: Sequence[str], now: float, limit: int, fresh: int) -> None:
         channel = self.channels[uid]
         if feed not in channel.feeds or not ids:
             return
-        chosen = [item for item in self.sorted(ids) if self.words.get(item) not in channel.excluded]
+        chosen = [item for item in self.sorted(ids) if self.words.get(item) not in self.excluded_in(uid)]
         if chosen and feed not in channel.unread_from:
             # Items that aren't shown don't count as the newest.
             shown = [one for one in chosen if not self.is_muted(channel, one) and not self.is_blocked(channel, one)]

@@ -9,7 +9,7 @@ import pytest
 
 from microsub.model.filters import Filter, Searched
 from microsub.model.reader import TimelineItem
-from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.model.settings import Filters, FollowSettings, OwnChannelSettings
 from microsub.redis import keys
 from microsub.timelines.add import TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -29,6 +29,38 @@ async def settings(world: OneReader, value: OwnChannelSettings, uid: str = "home
     await world.channels.set_settings(ANN, uid, value, NOW)
 
 
+async def for_all(world: OneReader, filters: str) -> None:
+    """Keeps the filter for all channels."""
+    await world.accounts.set_settings(ANN, {"filters": filters})
+
+
+async def test_a_post_passes_three_filters(world: OneReader) -> None:
+    """Of all channels, except in `notifications`, its channel and its feed; also in a channel that is made later."""
+    await for_all(world, NO_SPAM.filters.stored())
+    await settings(world, OwnChannelSettings(filters=Filters(exclude_types=("photo",))))
+    quiet = FollowSettings(filter=Filters(include_words=("ham", "spam")))
+    await world.channels.create(ANN, "Late", NOW, "late")
+    for uid in ("late", "notifications"):
+        await world.follow(uid, "1")
+    await world.channels.unfollow(ANN, "home", "1")
+    await world.channels.follow(ANN, "home", "1", "https://1.example/feed", NOW, settings=quiet)
+    items = [
+        *(says(world, 1, "ham"), says(world, 2, "ham", "photo"), says(world, 3, "ham and spam"), says(world, 4, "egg")),
+        *(says(world, 5, "spam", "photo"), says(world, 6, "more ham")),
+    ]
+    for _ in range(2):
+        targets = [TimelineTarget(ANN, uid, 0) for uid in ("home", "late", "notifications")]
+        await world.timelines.add_to(targets, world.timelines.delivery("1", items, NOW))
+    found = [await world.ids(uid) for uid in ("home", "late", "notifications")]
+    assert found == [["6", "1"], ["6", "4", "2", "1"], ["6", "5", "4", "3", "2", "1"]]
+    known = [(ANN, uid) for uid in ("home", "late", "notifications")]
+    assert await world.timelines.filtering("1", known) == known[:2]
+    await for_all(world, "")
+    await world.add("late", says(world, 7, "spam"))
+    assert await world.ids("late") == ["7", "6", "4", "2", "1"]
+    assert await world.timelines.filtering("1", known) == known[:1]
+
+
 async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> None:
     """A process with an outdated filter gets the current one from the script that adds."""
     await settings(world, NO_SPAM)
@@ -44,6 +76,7 @@ async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> N
 async def test_a_known_filter_costs_one_round_trip(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first delivery to a channel with filters takes two calls of the script, every later one takes one."""
     await settings(world, NO_SPAM)
+    await for_all(world, Filters(exclude_words=("egg",)).stored())
     calls: list[int] = []
     scripts = world.redis.scripts
 
@@ -70,6 +103,14 @@ async def test_corrupt_filters_affect_only_their_channel(world: OneReader, corru
     both = [TimelineTarget(ANN, uid, 0) for uid in ("home", "work")]
     await world.timelines.add_to(both, world.timelines.delivery("1", [spam, ham], NOW))
     assert (await world.ids("home"), await world.ids("work")) == (["2", "1"], ["2"])
+
+
+async def test_a_corrupt_filter_for_all_channels_is_ignored(world: OneReader) -> None:
+    """That of the channel applies."""
+    await for_all(world, "{")
+    await settings(world, NO_SPAM)
+    await world.add("home", says(world, 1, "spam"), says(world, 2, "ham"))
+    assert await world.ids("home") == ["2"]
 
 
 async def test_each_channel_chooses_for_itself(world: OneReader) -> None:

@@ -170,13 +170,20 @@ class Machine(History):
         )
         self.model.channels[uid].excluded = words
 
+    @rule(words=st.sets(st.sampled_from(WORDS)))
+    def filter_everywhere(self, words: set[str]) -> None:
+        """Sets or removes the filter for all channels."""
+        filters = Filters(exclude_words=tuple(sorted(words)))
+        self.run(self.world.accounts.set_settings(ANN, {"filters": filters.stored()}))
+        self.model.excluded = words
+
     @rule(item=ids, word=st.sampled_from(WORDS), limit=limits)
     def edit(self, item: str, word: str, limit: int) -> None:
         """An item with a changed text is offered again to the channels with filters, and to no others."""
         now, feed = self.tick(), self.model.feed_of[item]
         self.say(item, word)
         for _, uid in self.run(self.world.timelines.filtering(feed, [(ANN, uid) for uid in UIDS])):
-            assert self.model.channels[uid].excluded
+            assert self.model.excluded_in(uid)
             self.run(self.world.timelines.add(ANN, uid, feed, [self.model.items[item]], now=now, limit=limit, fresh=0))
             self.model.add(uid, feed, [item], now, limit, 0)
 

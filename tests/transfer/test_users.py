@@ -156,6 +156,7 @@ async def keep_reading(world: World, items: list[str]) -> None:
         "display": chosen,
         "searches": stored_searches(searches),
         READ_EVERYWHERE: "no",
+        "filters": Filters(exclude_words=("lottery",)).stored(),
         "shortcuts": chosen_shortcuts({"undo": "Z, Backspace", "next": "", "display": "g y"}),
         "services": stored_services([chosen_service("Wallabag", "bag.example", ""), chosen_service("Email", "", "Me")]),
     }
@@ -293,10 +294,14 @@ async def test_a_user_comes_over_whole(there: World, here: World) -> None:
 
 
 async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here: World) -> None:
-    """A display, view or search that the user chose here is not replaced by that of the file; the rest is added."""
+    """A display, filter, view or search that the user chose here isn't replaced by the file's; the rest is added."""
     await here.reader("ann", "news")
     own = [KeptSearch("Mine", "fog", "news"), *(KeptSearch(f"n{n}", f"n{n}") for n in range(MOST_KEPT - 2))]
-    chosen = {"display": Display(theme="light").stored(), "searches": stored_searches(own)}
+    chosen = {
+        "display": Display(theme="light").stored(),
+        "filters": Filters(exclude_types=("like",)).stored(),
+        "searches": stored_searches(own),
+    }
     await here.accounts.set_settings("ann", chosen)
     displays = ChannelDisplays(here.redis)
     await displays.choose("ann", "news", {"view": "cards"}, frozenset({"news"}))
@@ -307,7 +312,7 @@ async def test_choices_made_here_stay_and_searches_are_joined(body: bytes, here:
     assert [one.item for one in report.skipped if "search" in one.why] == ["", ("a\n" * 200)[:200]]
     user = await here.accounts.user("ann")
     assert user
-    assert user.settings["display"] == chosen["display"]
+    assert [user.settings[name] for name in ("display", "filters")] == [chosen["display"], chosen["filters"]]
     assert user.settings[READ_EVERYWHERE] == "yes"
     assert KeptSearch.read(user.settings["searches"]) == (*own, KeptSearch("Ebb", "tide -flood"))
     views = await displays.all("ann")

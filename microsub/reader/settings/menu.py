@@ -7,6 +7,7 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
+from microsub.reader.channels.filters import FILTER
 from microsub.reader.frame import ReaderSite
 from microsub.reader.reading.pages import DISPLAY
 from microsub.web.pages import N_
@@ -38,6 +39,7 @@ _ENTRIES = {
     SHORTCUTS: (N_("Keyboard shortcuts"), N_("Choose the keys for each action.")),
     SERVICES: (N_("Send posts to other services"), N_("Links to Wallabag, Linkding, Mastodon, email and others.")),
     RULES: (N_("Mutes and blocks"), N_("Mute or block authors and feeds.")),
+    FILTER: (N_("Filter for all channels"), N_("Exclude new posts by words or kinds.")),
     f"{SETTINGS}/lists": (N_("Import and export"), N_("Import and export feeds, or download all your data.")),
     DEVICES: (N_("Push notifications"), N_("Get notified of new posts while no page is open.")),
     "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),

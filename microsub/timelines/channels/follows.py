@@ -353,14 +353,14 @@ def write_subscription(subscription: Subscription) -> bytes:
 def _settings_text(settings: FollowSettings) -> dict[str, Any]:
     """The settings that differ from their defaults; the filter as text, which scripts compare."""
     own = stated(settings)
-    return own | ({"filter": orjson.dumps(stated(settings.filter)).decode()} if settings.filter else {})
+    return own | ({"filter": settings.filter.stored()} if settings.filter else {})
 
 
 def _settings_of(found: Mapping[str, Any]) -> FollowSettings:
     """The settings as written by `_settings_text`; unknown ones are left out."""
     known = {one.name: found[one.name] for one in fields(FollowSettings) if one.name in found}
     if text := known.get("filter"):
-        known["filter"] = Filters.of(orjson.loads(text))
+        known["filter"] = Filters.read(text)
     return FollowSettings(**known)
 
 

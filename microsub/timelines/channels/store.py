@@ -14,8 +14,6 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, get_type_hints
 
-import orjson
-
 from microsub.accounts import absent, grant, unauthorized
 from microsub.base.bounded_cache import BoundedCache
 from microsub.base.errors import InvalidRequest, NotFound, QuotaReached
@@ -332,11 +330,7 @@ def write_settings(settings: OwnChannelSettings) -> list[bytes]:
 
 
 def _setting_text(value: Any) -> bytes:
-    return orjson.dumps(stated(value)) if isinstance(value, Filters) else str(value).encode()
-
-
-def _filters(text: bytes) -> Filters:
-    return Filters.of(orjson.loads(text))
+    return (value.stored() if isinstance(value, Filters) else str(value)).encode()
 
 
 _READERS: Mapping[Any, Callable[[bytes], Any]] = {
@@ -344,7 +338,7 @@ _READERS: Mapping[Any, Callable[[bytes], Any]] = {
     int | None: int,
     UnreadStyle | None: bytes.decode,
     bool | None: lambda text: text == b"True",
-    Filters: _filters,
+    Filters: Filters.read,
 }
 _READ = {name: _READERS[hint] for name, hint in get_type_hints(OwnChannelSettings).items() if name in FIELDS}
 

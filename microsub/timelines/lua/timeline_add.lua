@@ -19,21 +19,23 @@
 -- that is earlier. Blocked and muted items aren't counted, because nobody sees them. Older items are always added as
 -- read, so the order and number of readings of a document make no difference.
 --
--- Lua can't apply filters. So the caller names the filters by which it chose the items. If the channel has other
--- filters, the reply names those and nothing is added: items are always chosen by the current filters. The script runs
--- for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
+-- Lua can't apply filters. So the caller names the filters by which it chose the items. If there are others by now, the
+-- reply names those and nothing is added: items are always chosen by the current filters. That of all channels stands in
+-- the user's record, so one write changes it everywhere; notices of this server in `notifications` don't go by it. The
+-- script runs for every follower of a feed, so each command counts: one EXISTS shows that a timeline has neither rules nor hidden
 -- items, as most do, and ZADD NX shows whether an item is there already. Several timelines in one call share what the
 -- call costs. One that can't be changed ends the call; then delivery/delivery.py adds to each of the others alone.
 -- A paused follow takes only items that left unread by an unfollow, so that an unfollow can be undone. The items of a
 -- feed that the user hides in "All" are noted in `apart`, whether they enter now or are there already.
 --
--- KEYS  1.. timelines: of each 16: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel,
---       global), blocked (channel, global), apart, arrivals (two), events
+-- KEYS  1.. timelines: of each 17: channel, feeds, posts, unread, read, gone, hidden, hidden-read, muted (channel,
+--       global), blocked (channel, global), apart, arrivals (two), events, user
 -- ARGV  1 feed: or '' for an item without a feed  2 now  3 further: 'score score …' of the items of further calls
 --       4 count: of the timelines  5.. targets: of each timeline four: its uid; the limit, for channels without this
 --       setting, 0 for none; fresh, how many of the newest items of a first fill are unread, for channels without this
---       setting; chosen_by, the filters by which the items were chosen, those of the channel, and after a line break
---       those of the follow, '' for none, '*' to ignore the channel's filters and settings. Then the items: per item,
+--       setting; chosen_by, the filters by which the items were chosen: that of all channels and a tab, if there is
+--       one, that of the channel, and after a line break that of the follow, if there is one; '' for none, '*' to
+--       ignore filters and the channel's settings. Then the items: per item,
 --       newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its duplicates, 1
 --       if that one wins, and 'own' at the end for an item of the user, which is added as read
 -- reply per timeline {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these
@@ -48,7 +50,7 @@
 -- include: timeline
 local call = redis.call
 local feed, now = ARGV[1], ARGV[2]
-local KEYS_EACH, FACTS_EACH, FIELDS, AT_ONCE = 16, 4, 4, 100
+local KEYS_EACH, FACTS_EACH, FIELDS, AT_ONCE = 17, 4, 4, 100
 local FIRST_FACT = 5
 local FIRST_ITEM = FIRST_FACT + FACTS_EACH * tonumber(ARGV[4])
 local from = 'unread_from ' .. feed
@@ -213,6 +215,8 @@ local function add(first, fact)
   local head = call('HMGET', channel, 'name', 'removed', 'filters', 'max_items', from)
   if not head[1] or head[2] then return { 'channel' } end
   local filters, follow, hides = head[3] or '', nil, nil
+  local of_all = ARGV[fact] ~= 'notifications' and call('HGET', KEYS[first + 16], 'filters')
+  if of_all then filters = of_all .. '\t' .. filters end
   paused = false
   if feed ~= '' then
     follow = call('HGET', feeds, feed)
