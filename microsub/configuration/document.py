@@ -324,6 +324,8 @@ def _check_users(document: Mapping[str, Any], findings: BackendFindings) -> None
                     "a different site for each user, because a site can sign in to only one account",
                 )
         _check_filters(user.get("filters"), (*path, "filters"), findings)
+        for output, settings in _members(user.get("outputs")):
+            _check_filters(settings.get("filters"), (*path, "outputs", output, "filters"), findings)
         _check_channels(user.get("channels"), (*path, "channels"), findings)
 
 
@@ -352,6 +354,7 @@ def _check_feeds(feeds: Any, path: Path, findings: BackendFindings) -> None:
         here: Path = (*path, index)
         url = feed.get("url") if isinstance(feed, Mapping) else feed
         if isinstance(feed, Mapping):
+            _check_filters(feed.get("filter"), (*here, "filter"), findings)
             if isinstance(feed.get("sign_in"), Mapping):
                 _check_sign_in(feed["sign_in"], url, (*here, "sign_in"), findings)
             here = (*here, "url")

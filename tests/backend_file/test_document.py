@@ -301,9 +301,14 @@ def test_ineffective_keys_are_mistakes(channel: dict[str, Any], place: str, expe
 
 
 def test_an_unknown_post_type_is_a_warning() -> None:
-    """The channel accepts the other types."""
+    """The filter accepts the other types, whatever it is of."""
     filters = {"include_types": ["note", "poem"]}
-    for document in (channels({"uid": "a", "settings": {"filters": filters}}), {"users": {"a": {"filters": filters}}}):
+    for document in (
+        channels({"uid": "a", "settings": {"filters": filters}}),
+        channels({"uid": "a", "feeds": [{"url": "https://a.example/", "filter": filters}]}),
+        {"users": {"a": {"filters": filters}}},
+        {"users": {"a": {"outputs": {"picks": {"filters": filters}}}}},
+    ):
         report = look(document)
         assert report.ok
         assert "unknown post type 'poem'" in report.warnings[0]
