@@ -25,7 +25,7 @@ from microsub.model.reader import (
 )
 
 CHANNEL, FEED, SEARCH, POST, HOME = "/channel", "/feed", "/search", "/post", "/"
-LISTENING = "/listening"
+LISTENING, LAST_READ = "/listening", "/read"
 PAGE_SIZE = 20
 
 Show = Literal["all", "unread"]
@@ -73,7 +73,8 @@ _READ_STATE = re.compile(
 @dataclass(frozen=True, slots=True)
 class TimelinePlace:
     """A part of a timeline, or of the posts that match `words`. `before` and `after` are wire cursors: newer than the
-    one, or older than the other. A page has at most `size` posts. The best matches come first with `best`.
+    one, or older than the other. A page has at most `size` posts. The best matches come first with `best`. `is_last`:
+    the posts of all channels that were read last.
     """
 
     uid: str
@@ -85,6 +86,7 @@ class TimelinePlace:
     oldest_first: bool = False
     size: int = PAGE_SIZE
     best: bool = False
+    is_last: bool = False
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> Self:
@@ -197,6 +199,8 @@ class TimelinePlace:
         return PostSearchRequest(self.words or "", self.size, *cursors, order, counted=self == self.at_start)
 
     def _path(self, cursors: Mapping[str, str]) -> str:
+        if self.is_last:
+            return LAST_READ
         if self.words is not None:
             channel = {} if self.uid == GLOBAL else {"channel": self.uid}
             sort = {"sort": "relevance"} if self.best else {}

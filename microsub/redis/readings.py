@@ -6,12 +6,14 @@ one in a sorted set. The sorted set of an earlier version is read too, until `re
 
 from __future__ import annotations
 
+import heapq
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from microsub.redis.protocol import Redis
-from microsub.redis.scripts import load
+from microsub.redis.scripts import batches, load
 
 PIECES = 16
 RECORD = struct.Struct("<IBI")
@@ -38,6 +40,20 @@ async def reading_times(redis: Redis, keys: Sequence[str], ids: Iterable[str] = 
 async def times_alone(redis: Redis, keys: Sequence[str]) -> list[list[int]]:
     """The times of reading in each of these keys. One round trip."""
     return [[at for _, at in _records(pieces)] for pieces in await _pieces(redis, keys, ())]
+
+
+async def last_read(redis: Redis, keys: Sequence[str], most: int, at_once: int) -> list[str]:
+    """The ids of the items that were read last, that first, without those that came or were marked as read with more
+    than `at_once` in the same second.
+    """
+    times: dict[int, int] = {}
+    for part in batches(keys, 50):
+        for pieces in await _pieces(redis, part, ()):
+            records = [*_records(pieces)]
+            number = Counter(at for _, at in records)
+            found = heapq.nlargest(most, ((at, item) for item, at in records if number[at] <= at_once))
+            times |= {item: at for at, item in found if at > times.get(item, 0)}
+    return [str(item) for item in sorted(times, key=lambda item: (times[item], item), reverse=True)[:most]]
 
 
 async def _pieces(redis: Redis, keys: Sequence[str], ids: Iterable[str]) -> list[list[bytes | None]]:

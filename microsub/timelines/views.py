@@ -21,12 +21,14 @@ from microsub.feeds import FAILURE_FIELDS, ICON, Feeds, fails
 from microsub.model.reader import GLOBAL, Channel, Credential, Cursor, Grant, PageQuery, PageRows, Row, Subscription
 from microsub.model.settings import UnreadStyle
 from microsub.posts import Items, Texts
+from microsub.redis import keys
 from microsub.redis.foresight import read_again
 from microsub.redis.protocol import Redis
+from microsub.redis.readings import last_read
 from microsub.redis.replies import reached, text
 from microsub.redis.scripts import batches
 from microsub.timelines.backlog import CatchUp
-from microsub.timelines.channels.follows import in_turns
+from microsub.timelines.channels.follows import every_channel, in_turns
 from microsub.timelines.channels.store import ChannelNames, Channels
 from microsub.timelines.feed_names import feed_name
 from microsub.timelines.full_text import ShownText, shown_text
@@ -43,6 +45,8 @@ _MOST_ITEMS = 100_000
 """Maximum number of items whose feed a process caches."""
 _MANY = 5000
 """Items from which on their feeds are asked, instead of each item."""
+_LAST_READ = 50, 5
+"""Posts read last that are listed, and those that may have been read in the same second."""
 _MOST_MERGES = 5
 """Maximum number of replacements of a feed that are followed to find its current id."""
 
@@ -267,6 +271,14 @@ class ReaderViews:
         if text and isinstance(both := (await self._cache.get(rows.ids, within_reach=True))[0], Texts):
             data = await self.own_view.of(user, [both.full if text == "full" else both.own])
         return self.spliced(rows, data, b"{}")
+
+    async def last_read(self, user: str) -> bytes:
+        """The reply with the posts that the user has read last, that first, without those that were marked together."""
+        every = [keys.read(user, uid) for uid in await every_channel(self._redis, user)]
+        ids = await last_read(self._redis, every, *_LAST_READ)
+        found, names = await shown(self._redis, user, GLOBAL, ids)
+        rows = PageRows.of([found[one] for one in ids if one in found and found[one].is_read], older=False, names=names)
+        return self.spliced(rows, await self.data(user, rows.ids), b"{}")
 
     async def also_in(self, user: str, id_: str) -> list[str]:
         """The names of other feeds with the item that the user follows."""

@@ -69,6 +69,29 @@ async def test_the_first_page_shows_what_is_unread(ann: ReadingVisitor) -> None:
     assert "/saved" in links.values()
 
 
+async def test_posts_that_were_read_last_are_listed(ann: ReadingVisitor) -> None:
+    """That first, however old they are. Not those that were marked together, and not those that are unread again."""
+    assert "No post was read lately." in (await ann.get("/read")).text
+    names = [f"p{number}" for number in range(9)]
+    await ann.publish(*names)
+    page = await ann.get("/channel/home")
+    place = dict(zip(titles(page), ids(page), strict=True))
+    for name in ("p4", "p7", "p1"):
+        ann.server.now += 1
+        await ann.change(page, "save", place[name])
+        await ann.change(page, "read", place[name])
+    last = await ann.get("/read")
+    assert (last.title, titles(last)) == ("Recently read", ["p1", "p7", "p4"])
+    assert len(last.tree.css(".post[data-in=home]")) == 3, "not Saved"
+    assert not last.tree.css("#feed[data-announces], .views [data-show], button[data-act=all]")
+    ann.server.now += 1
+    await ann.mark_all(page)
+    assert await ann.titles("/read") == ["p1", "p7", "p4"]
+    back = await ann.change(last, "unread", place["p7"])
+    assert back.location.startswith("/read")
+    assert await ann.titles("/read") == ["p1", "p4"]
+
+
 async def test_an_empty_page_says_what_is_missing(ann: ReadingVisitor) -> None:
     """Either posts of the followed feeds, or feeds: then there is a field to search for some."""
     assert "No posts yet." in (await ann.get("/channel/home")).text
@@ -106,6 +129,7 @@ async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:
         ("/channel/global", ["Unread"]),
         ("/channel/global?show=all", []),
         ("/saved", ["Saved"]),
+        ("/read", []),
         ("/channel/home", []),
         ("/feed/{feed}", []),
         ("/feed/{feed}?show=unread", []),

@@ -9,10 +9,12 @@ import pytest
 
 from microsub.base.errors import NotFound, QuotaReached
 from microsub.configuration.effective import DeclaredSettings, EffectiveSettings
-from microsub.model.reader import SAVED, Cursor, PageQuery
+from microsub.model.reader import GLOBAL, SAVED, Cursor, PageQuery
 from microsub.model.settings import OwnChannelSettings
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines import SavedPosts, count_saved, saved_among
+from microsub.timelines.pages import shown
 from microsub.timelines.retention import Retention
 from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -76,6 +78,10 @@ async def test_pages_say_what_is_saved(world: OneReader) -> None:
     await world.timelines.mark_read(ANN, "home", ["2"], NOW)
     page = await world.timelines.page(ANN, "global", PageQuery(), NOW)
     assert {row.channel for row in page.rows} == {"home"}
+    for place in (-1, 99):  # before the channel, and after it
+        await world.redis.command("ZADD", keys.channels(ANN), place, "saved")
+        found, _ = await shown(world.redis, ANN, GLOBAL, ["1", "2"])
+        assert {row.channel for row in found.values()} == {"home"}
 
 
 async def test_a_feed_is_found_among_many_saved_posts(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:

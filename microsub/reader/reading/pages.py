@@ -25,7 +25,7 @@ from microsub.posts import PIECE
 from microsub.reader.answering.answers import Answers
 from microsub.reader.channel_list import ChannelLinks
 from microsub.reader.frame import ReaderSite
-from microsub.reader.places import CHANNEL, FEED, ITEM_ID, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
+from microsub.reader.places import CHANNEL, FEED, ITEM_ID, LAST_READ, PAGE_SIZE, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.hits import NO_HITS, SearchHits
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.images import Images
@@ -116,6 +116,7 @@ class TimelinePages:
             page(site, f"{CHANNEL}/{{uid}}", self._channel),
             page(site, f"{FEED}/{{feed}}", self._feed),
             page(site, "/saved", self._saved),
+            page(site, LAST_READ, self._last_read),
             page(site, SEARCH, self._searched),
             page(site, NEWS, self._news),
         ]
@@ -134,6 +135,14 @@ class TimelinePages:
 
     async def _saved(self, visit: PageVisit) -> Response:
         return await self._timeline(visit, TimelinePlace.of(SAVED, visit.query))
+
+    async def _last_read(self, visit: PageVisit) -> Response:
+        """The posts that the user has read last, however old they are."""
+        user, place = await self._reader.user(visit), TimelinePlace(GLOBAL, "all", is_last=True)
+        reply, links, display = await asyncio.gather(
+            self._reading.last_read(user), self._reader.links(visit), self._displays.of(user, GLOBAL)
+        )
+        return await self._posts_page(visit, place, orjson.loads(reply), links, replace(display, group="none"))
 
     async def _timeline(self, visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
         user = await self._reader.user(visit)
@@ -245,7 +254,7 @@ class TimelinePages:
             missing=-(-reply.get("_behind", 0) // 60),
             listed=grouped(in_order(posts, away, oldest_first=place.oldest_first), display.group),
             channels=channels,
-            name=(source or {}).get("name") or named,
+            name=visit.translate(N_("Recently read")) if place.is_last else (source or {}).get("name") or named,
             source=source,
             condition=FeedCondition.of(record, visit.now) if record is not None else None,
             home=home,
@@ -255,7 +264,10 @@ class TimelinePages:
             previous=previous,
             top=paging.get("before", ""),
             # With the oldest posts first, new ones are at the end and can't be announced above the list.
-            announces=place == place.at_start and place.words is None and not (place.oldest_first and posts),
+            announces=place == place.at_start
+            and place.words is None
+            and not place.is_last
+            and not (place.oldest_first and posts),
             news=visit.site.pages.href(NEWS) if place.words is None else "",
             live=visit.site.pages.href(LIVE),
             newest=newest,

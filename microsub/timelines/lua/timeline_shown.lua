@@ -22,6 +22,7 @@ end
 
 local count, visited = #ARGV - 6, tonumber(ARGV[6])
 local places, flags, saved, stands, names, named = {}, {}, {}, {}, {}, 0
+local of_saved = -1 -- an item is named after the channel that it was saved from, if it is still there
 for i = 1, count do
   places[i] = 0
   flags[i], stands[i] = '0', '-'
@@ -43,11 +44,12 @@ for n = visited + 1, last do
   if #ids > 0 then
     named = named + 1
     names[2 * named - 1] = uid
+    if uid == 'saved' then of_saved = named end
     names[2 * named] = redis.call('HGET', (string.gsub(ARGV[1], '%*', uid)), 'name')
     local unread = are_unread((string.gsub(ARGV[3], '%*', uid)), ids)
     for j = 1, #ids do
       local i = at[j]
-      if places[i] == 0 or (unread[j] and flags[i] == '0') then places[i] = named end
+      if places[i] == 0 or places[i] == of_saved or (unread[j] and flags[i] == '0') then places[i] = named end
       if unread[j] then flags[i] = '1' end
     end
   end
