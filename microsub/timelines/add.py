@@ -200,7 +200,7 @@ class Adder:
         place = (target.user, target.uid)
         self._filtering.pop((*place, feed))
         if filters:
-            self._filtering[*place, feed if b"\n" in filters else ""] = filters
+            self._filtering[*place, feed if b"\n" in filters else ""] = _shared(filters)
         else:
             self._filtering.pop((*place, ""))
 
@@ -247,6 +247,12 @@ async def filtering_channels(redis: Redis, feed_id: str, channels: Sequence[Chan
 def filters_of(filters: bytes) -> list[Filter]:
     """The filters of all channels, of a channel and of a follow, as the script names them, without corrupt ones."""
     return [one for text in re.split(b"[\t\n]", filters) if (one := filter_of(text)) is not None]
+
+
+@lru_cache(maxsize=1024)
+def _shared(filters: bytes) -> bytes:
+    """The same filters, in memory once for all channels of a user that have none of their own."""
+    return filters
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import orjson
 import pytest
@@ -103,6 +104,23 @@ async def test_corrupt_filters_affect_only_their_channel(world: OneReader, corru
     both = [TimelineTarget(ANN, uid, 0) for uid in ("home", "work")]
     await world.timelines.add_to(both, world.timelines.delivery("1", [spam, ham], NOW))
     assert (await world.ids("home"), await world.ids("work")) == (["2", "1"], ["2"])
+
+
+async def test_the_filter_for_all_channels_is_in_memory_once(world: OneReader) -> None:
+    """Fifty channels share its 20 KB: copies would take a megabyte."""
+    words = tuple(f"{'x' * 190} {number}" for number in range(100))
+    await for_all(world, Filters(exclude_words=words).stored())
+    targets = [TimelineTarget(ANN, f"c{number}", 0) for number in range(50)]
+    for _, uid, *_ in targets:
+        await world.channels.create(ANN, uid, NOW, uid)
+        await world.follow(uid, "1")
+    await world.timelines.add_to(targets[:1], world.timelines.delivery("1", [says(world, 1, "ham")], NOW))
+    tracemalloc.start()
+    await world.timelines.add_to(targets, world.timelines.delivery("1", [says(world, 1, "ham")], NOW))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 600_000
+    assert [await world.ids(uid) for _, uid, *_ in targets] == [["1"]] * 50
 
 
 async def test_a_corrupt_filter_for_all_channels_is_ignored(world: OneReader) -> None:
