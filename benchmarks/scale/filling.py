@@ -84,7 +84,7 @@ class Population:
 
 def user_name(number: int) -> str:
     """The name of a user; those of a small population are as long as those of a large one, as are its feeds' hosts."""
-    return f"user{number:05}"
+    return f"user{number:04}"
 
 
 def channel_name(number: int) -> str:
