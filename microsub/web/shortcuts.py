@@ -47,6 +47,7 @@ SHORTCUTS: Mapping[str, tuple[str, str, str]] = {
     "home": ("g h|g u", "go /", N_("go to unread posts")),
     "everything": ("g a", "go /channel/global?show=all", N_("go to all posts")),
     "saved": ("g s|g b", "go /saved", N_("go to saved posts")),
+    "last-read": ("g r", "go /read", N_("go to posts that you read last")),
     "notifications": ("g n", "go /channel/notifications", N_("go to notifications")),
     "find": ("g l", "go /channel", N_("find a channel by its name")),
     "display": ("g d", "go /display", N_("go to display and language")),

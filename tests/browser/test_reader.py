@@ -206,7 +206,7 @@ async def test_reading_with_only_the_keyboard(browser: Browser, library: Library
         assert await page.locator("input[name=q]").input_value() == "j"
         await press("Escape")
         await page.evaluate("document.activeElement.blur()")
-        for second, path in (("s", "/saved"), ("a", "/channel/global?show=all"), ("h", "/")):
+        for second, path in (("s", "/saved"), ("r", "/read"), ("a", "/channel/global?show=all"), ("h", "/")):
             await here.keys("g", second)
             await page.wait_for_url(library.url + path)
     async with window(browser) as other:
