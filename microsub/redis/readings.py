@@ -6,11 +6,10 @@ one in a sorted set. The sorted set of an earlier version is read too, until `re
 
 from __future__ import annotations
 
-import heapq
 import re
 import struct
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches, load
@@ -18,6 +17,7 @@ from microsub.redis.scripts import batches, load
 PIECES = 16
 RECORD = struct.Struct("<IBI")
 """The id in five bytes, and the time."""
+_ID_BITS = 40
 
 _READINGS = load("readings")
 _ITEM = re.compile(r"[0-9]{1,15}\Z")
@@ -44,16 +44,21 @@ async def times_alone(redis: Redis, keys: Sequence[str]) -> list[list[int]]:
 
 async def last_read(redis: Redis, keys: Sequence[str], most: int, at_once: int) -> list[str]:
     """The ids of the items that were read last, that first, without those that came or were marked as read with more
-    than `at_once` in the same second.
+    than `at_once` in the same second. One round trip for each fifty keys.
     """
-    times: dict[int, int] = {}
+    records: list[int] = []
     for part in batches(keys, 50):
         for pieces in await _pieces(redis, part, ()):
-            records = [*_records(pieces)]
-            number = Counter(at for _, at in records)
-            found = heapq.nlargest(most, ((at, item) for item, at in records if number[at] <= at_once))
-            times |= {item: at for at, item in found if at > times.get(item, 0)}
-    return [str(item) for item in sorted(times, key=lambda item: (times[item], item), reverse=True)[:most]]
+            records += [at << _ID_BITS | item for item, at in _records(pieces)]
+    records.sort(reverse=True)
+    found: dict[int, None] = {}
+    for _, some in groupby(records, lambda record: record >> _ID_BITS):
+        items = dict.fromkeys(record & (1 << _ID_BITS) - 1 for record in some)
+        if len(items) <= at_once:
+            found |= items
+        if len(found) >= most:
+            break
+    return [str(item) for item in found][:most]
 
 
 async def _pieces(redis: Redis, keys: Sequence[str], ids: Iterable[str]) -> list[list[bytes | None]]:

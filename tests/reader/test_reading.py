@@ -84,8 +84,14 @@ async def test_posts_that_were_read_last_are_listed(ann: ReadingVisitor) -> None
     assert (last.title, titles(last)) == ("Recently read", ["p1", "p7", "p4"])
     assert len(last.tree.css(".post[data-in=home]")) == 3, "not Saved"
     assert not last.tree.css("#feed[data-announces], .views [data-show], button[data-act=all]")
+    for uid in ("other", "third"):  # four of each, but all in one second
+        await ann.server.channels.create("ann", uid, ann.server.now, uid)
+        await ann.server.following.follow("ann", uid, f"https://{uid}.example/", ann.server.now)
+        await ann.publish(*(f"{uid}{number}" for number in range(4)), feed=f"https://{uid}.example/")
     ann.server.now += 1
     await ann.mark_all(page)
+    for uid in ("other", "third"):
+        await ann.mark_all(await ann.get(f"/channel/{uid}"))
     assert await ann.titles("/read") == ["p1", "p7", "p4"]
     back = await ann.change(last, "unread", place["p7"])
     assert back.location.startswith("/read")
