@@ -228,7 +228,6 @@ class Adder:
 
 async def filtering_channels(redis: Redis, feed_id: str, channels: Sequence[ChannelKey]) -> list[ChannelKey]:
     """The given channels that have filters, or one for that feed or all channels. One round trip."""
-    count = len(channels)
     found = await redis.pipeline(
         [
             *(("HGET", keys.channel(*one), "filters") for one in channels),
@@ -236,7 +235,7 @@ async def filtering_channels(redis: Redis, feed_id: str, channels: Sequence[Chan
             *(("HGET", keys.channel_feeds(*one), feed_id) for one in channels),
         ]
     )
-    rows = zip(channels, found, found[count:], found[2 * count :], strict=False)
+    rows = zip(channels, *batches(found, max(1, len(channels))), strict=True)
     return [
         one
         for one, text, of_all, follow in rows
@@ -249,10 +248,8 @@ def filters_of(filters: bytes) -> list[Filter]:
     return [one for text in re.split(b"[\t\n]", filters) if (one := filter_of(text)) is not None]
 
 
-@lru_cache(maxsize=1024)
-def _shared(filters: bytes) -> bytes:
-    """The same filters, in memory once for all channels of a user that have none of their own."""
-    return filters
+_shared = lru_cache(maxsize=1024)(bytes)
+"""Returns the same filters, in memory once for all channels of a user that have none of their own."""
 
 
 @lru_cache(maxsize=1024)

@@ -45,8 +45,8 @@ _MOST_ITEMS = 100_000
 """Maximum number of items whose feed a process caches."""
 _MANY = 5000
 """Items from which on their feeds are asked, instead of each item."""
-_LAST_READ = 50, 5
-"""Posts read last that are listed, and those that may have been read in the same second."""
+_LAST_READ, _LOOKED_AT, _AT_ONCE = 50, 1000, 5
+"""Posts read last that are listed, those among which they are found, and those that may have been read in a second."""
 _MOST_MERGES = 5
 """Maximum number of replacements of a feed that are followed to find its current id."""
 
@@ -273,12 +273,20 @@ class ReaderViews:
         return self.spliced(rows, data, b"{}")
 
     async def last_read(self, user: str) -> bytes:
-        """The reply with the posts that the user has read last, that first, without those that were marked together."""
+        """The reply with the posts that were read last, that first; not those marked together or arrived as read."""
         every = [keys.read(user, uid) for uid in await every_channel(self._redis, user)]
-        ids = await last_read(self._redis, every, *_LAST_READ)
-        found, names = await shown(self._redis, user, GLOBAL, ids)
-        rows = PageRows.of([found[one] for one in ids if one in found and found[one].is_read], older=False, names=names)
-        return self.spliced(rows, await self.data(user, rows.ids), b"{}")
+        listed, names = list[Row](), dict[str, str]()
+        for ids in batches(await last_read(self._redis, every, _LOOKED_AT, _AT_ONCE), 2 * _LAST_READ):
+            (found, called), feeds = await asyncio.gather(shown(self._redis, user, GLOBAL, ids), self.feeds_of(ids))
+            names |= called
+            since = await asyncio.gather(*(self._channels.unread_from(user, uid) for uid in called))
+            for row, feed in ((found[one], feed) for one, feed in zip(ids, feeds, strict=True) if one in found):
+                first = min((of[feed] for of in since if feed in of), default=0.0)
+                listed += [row] if row.is_read and float(row.score) >= first else []
+            if len(listed) >= _LAST_READ:
+                break
+        page = PageRows.of(listed[:_LAST_READ], older=False, names=names)
+        return self.spliced(page, await self.data(user, page.ids), b"{}")
 
     async def also_in(self, user: str, id_: str) -> list[str]:
         """The names of other feeds with the item that the user follows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import groupby
 from random import Random
 
@@ -12,7 +13,7 @@ from microsub.model.reader import Reason
 from microsub.redis import keys
 from microsub.redis.migrations import FIRST, VERSION, migrate, schema_version
 from microsub.redis.protocol import Redis
-from microsub.redis.readings import RECORD, piece_order, reading_times
+from microsub.redis.readings import RECORD, _last_alone, last_read, piece_order, reading_times
 from microsub.redis.replies import text
 from microsub.timelines.gone import absences
 from microsub.timelines.pages import states
@@ -247,3 +248,26 @@ async def test_times_are_read_while_the_store_is_full(world: OneReader) -> None:
         assert await all_times(world) == {"home": expected(9), "work": expected(9)}
     await readings_of_layout_14(world.redis, ANN, "home")
     assert await times(world) == expected(9)
+
+
+async def test_what_was_read_last_is_found_in_all_channels(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that several channels show counts once; several channels whose items were marked together count as one.
+    A hundred thousand items aren't counted in the thread of the event loop, in which others wait.
+    """
+    threads: list[threading.Thread] = []
+
+    def noting(records: list[int], *how: int) -> list[str]:
+        threads.append(threading.current_thread())
+        return _last_alone(records, *how)
+
+    monkeypatch.setattr("microsub.redis.readings._last_alone", noting)
+    together = {1: {10: 200, 11: 200}, 2: {12: 200, 13: 200}}
+    channels = [keys.read(ANN, f"c{number}") for number in range(4)]
+    for number, channel in enumerate(channels):
+        times = {1: 100 + number, 2: 300, **together.get(number, {})}
+        piece = b"".join(RECORD.pack(one, 0, at) for one, at in times.items())
+        await world.redis.command("HSET", channel, "0", piece)
+    assert await last_read(world.redis, channels, 5, 3) == ["2", "1"]
+    assert await last_read(world.redis, channels, 3, 4) == ["2", "13", "12"]
+    assert threads
+    assert threading.current_thread() not in threads
