@@ -191,9 +191,10 @@ async def test_a_feed_of_two_channels_moves_and_comes_back_to_both(
     assert {uid: set(some) for uid, some in (await state(server)).items()} == {
         uid: set(some) for uid, some in before.items()
     }
-    reply = await choose(ann, feeds, do="move", to="later")
-    assert "2 feeds are now in Later. 1 of them has left another channel, too." in await told(ann, reply)
-    await take_back(ann, reply)
+    for to, more in (("News", " 1 of them has left another channel, too."), ("Later", "")):
+        reply = await choose(ann, feeds, do="move", to=to.lower())
+        assert f"2 feeds are now in {to}.{more} Undo" in await told(ann, reply)
+        await take_back(ann, reply)
     for names in (boxes, [feeds[0].partition("/")[2]]):
         said = await told(ann, await choose(ann, names, do="copy", to="news"))
         assert "one.example is now in News, too." in said

@@ -56,9 +56,9 @@ class ChosenResult:
     There are neither until that is known. `channel` and `place` are the uid and the name of the channel to which they
     were moved or copied. What an undo left can be undone again: `undone` is the act then. `unsure`: the store broke off
     while it changed one of those left. `still`: the channels that a feed has left and those that it is still in, by its
-    id, if there are both, or if it has left several by a move. `feed` is the id of the feed that is followed instead,
-    at another address. `page` is the channel on whose page of the feed it was done. `name`: a new one that the feed
-    got, too; '' if it lost its own.
+    id, if there are both, or if it has left several by a move, or was moved alone. `feed` is the id of the feed that is
+    followed instead, at another address. `page` is the channel on whose page of the feed it was done. `name`: a new one
+    that the feed got, too; '' if it lost its own.
     """
 
     act: Act
@@ -162,8 +162,9 @@ class ChosenFeeds:
                 out, rest = (", ".join(one for one, is_out in of if is_out is wanted) for wanted in (True, False))
                 result.still |= {feed: (out, rest)} if rest else {}
         for feed in several.keys() & result.done.keys():
-            others = (link.name for link in links if link.uid in several[feed] and link.uid != channel)
-            result.still[feed] = (", ".join(others), "")
+            others = [link.name for link in links if link.uid in several[feed] and link.uid != channel]
+            if len(others) > 1 or len(result.done) == 1:
+                result.still[feed] = (", ".join(others), "")
         return await self._told(visit, result, kept, said)
 
     async def change_address(
