@@ -370,7 +370,8 @@ const isKept = document.querySelector("#feed[data-kept]") !== null; // which beg
 /** Say since when a page is kept: it looks like one of now. */
 async function sayKept() {
   const since = await import("./keep.js").then((module) => module.keptSince());
-  const time = new Date(since).toLocaleString(document.documentElement.lang, { weekday: "long", hour: "2-digit", minute: "2-digit" });
+  const how = { weekday: "long", day: "numeric", month: "long", hour: "numeric", minute: "2-digit" };
+  const time = new Date(since).toLocaleString(document.documentElement.lang, how);
   since && say(texts.keptSince.replace("{time}", time));
 }
 isKept && sayKept();
