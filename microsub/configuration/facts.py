@@ -358,8 +358,8 @@ class _UserMerger:
                     if self.wins(f"whether user {self.name} is an admin", was, wanted, there):
                         self.change(ChangeKind.ADMIN, value=wanted.value)
                 case ("filters", _) if wanted and wanted != there:
-                    what = f"filter for all channels of {self.name}"
-                    if there == was or self.conflict(what, "another one", "another one"):
+                    file, api = ("another content" if one and one.value else "removed it" for one in (wanted, there))
+                    if there == was or self.conflict(f"filter for all channels of {self.name}", file, api):
                         self.change(ChangeKind.FILTERS, value=wanted.value)
                 case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # only the file sets it
                     self.change(

@@ -239,7 +239,8 @@ def test_the_filter_for_all_channels() -> None:
     merged = run(was, file, own)
     assert merged.changes == (do(W.FILTERS, value=Filters(exclude_words=("egg",))),)
     (conflict,) = merged.conflicts
-    assert conflict.startswith("filter for all channels of al: file: another one; API: another one; the file")
+    assert conflict.startswith("filter for all channels of al: file: another content; API: another content; the file")
+    assert "file: another content; API: removed it;" in run(was, file, al(ch("h"))).conflicts[0]
     assert run(was, was, own) == Merge()
     assert run(was, al(ch("h")), was).changes == (do(W.FILTERS, value=Filters()),)
 
