@@ -173,7 +173,7 @@ POST_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Rules for which new posts a channel accepts. Title, summary, text and categories are searched."""
+    """Rules for which new posts are accepted. Title, summary, text and categories are searched."""
 
     __pydantic_config__ = FILE_OBJECT
 
@@ -202,7 +202,7 @@ class Filters:
 
     @classmethod
     def read(cls, text: str | bytes) -> Filters:
-        """Filters as `stored`; none in an empty text. Raises ValueError and TypeError."""
+        """Filters as `stored`; none in an empty text. Raises ValueError, TypeError and AttributeError for others."""
         return cls.of(orjson.loads(text)) if text else cls()
 
     def stored(self) -> str:
