@@ -98,8 +98,7 @@ async def test_large_text_is_that_of_posts(browser: Browser, server: ReadingServ
     Lines are as high as with other text; an open one has the large text.
     """
     async with tab(browser) as here:
-        page = await server.sign_in(here, "bea", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "bea", "/channel/home?show=all", "List")
         feed = await page.locator(".post .from a").first.get_attribute("href")
         await page.set_extra_http_headers({"Accept-Language": "de"})
         await page.set_viewport_size({"width": 390, "height": 844})
@@ -121,8 +120,7 @@ async def test_large_text_is_that_of_posts(browser: Browser, server: ReadingServ
 async def test_an_opened_line_shows_its_whole_title(browser: Browser, server: ReadingServer) -> None:
     """On a phone, where closed lines cut titles after two lines; a cut title reaches under no star."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "bea", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "bea", "/channel/home?show=all", "List")
         ends = "it => [it, it.closest('.post').querySelector('.acts')].map((one) => one.getBoundingClientRect())"
         await page.set_viewport_size({"width": 900, "height": 844})
         for link in await page.locator(".post h2 a").all():
@@ -140,8 +138,7 @@ async def test_an_opened_line_shows_its_whole_title(browser: Browser, server: Re
 async def test_text_of_twice_the_size_leaves_titles_their_line(browser: Browser, server: ReadingServer) -> None:
     """A screen of 14 letters' heights is a phone's with such text: in German, no word of its bar is broken."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "bea", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "bea", "/channel/home?show=all", "List")
         await page.set_extra_http_headers({"Accept-Language": "de"})
         await page.set_viewport_size({"width": 280, "height": 600})
         await page.reload()
@@ -210,9 +207,8 @@ async def test_a_post_opens_in_place(browser: Browser, server: ReadingServer) ->
 async def test_a_long_post_opens_at_its_beginning(browser: Browser, server: ReadingServer) -> None:
     """Also below another long one, which is closed then."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        page = await server.sign_in(here, "ann", "/channel/home?show=all", "List")
         await page.set_viewport_size({"width": 1280, "height": 240})
-        await look(page, "List")
         await here.keys("j", "o")
         for place in range(3):
             opened = page.locator(".post").nth(place)
@@ -231,8 +227,7 @@ async def test_a_long_post_opens_at_its_beginning(browser: Browser, server: Read
 async def test_a_list_works_without_scripts(browser: Browser, server: ReadingServer) -> None:
     """Its buttons lead to the list, and titles to the posts."""
     async with tab(browser, scripts=False) as here:
-        page = await server.sign_in(here, "ann", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "ann", "/channel/home?show=all", "List")
         assert await page.locator(".post.list").count() == COUNT
         await page.locator(".post h2 a").first.click()
         assert await page.get_by_text("The end of it.").count() == 1
@@ -365,8 +360,7 @@ async def test_a_post_that_cannot_be_fetched_is_opened_by_its_page(browser: Brow
     """The page then says why; and a double click opens a post once."""
     async with tab(browser) as here:
         await here.intercepts()
-        page = await server.sign_in(here, "cat", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "cat", "/channel/home?show=all", "List")
         row = page.locator(".post").nth(2)
 
         async def late(route: Route) -> None:
@@ -406,8 +400,7 @@ async def test_a_heading_stands_above_the_first_post_of_its_day(browser: Browser
 async def test_space_reads_a_list_line_by_line(browser: Browser, server: ReadingServer) -> None:
     """It opens the line that has the focus, pages down in it, and opens the very next one at its end."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "eve", "/channel/home")
-        await look(page, "List")
+        page = await server.sign_in(here, "eve", "/channel/home", "List")
         await page.keyboard.press("N")
         for number in range(4):
             row = page.locator(".post").nth(number)
@@ -429,8 +422,7 @@ async def test_full_posts_that_are_left_are_read(browser: Browser, server: Readi
     number in the tab's title is there before the script.
     """
     async with tab(browser) as here:
-        page = await server.sign_in(here, "gus", "/channel/more")
-        await look(page, "Full")
+        page = await server.sign_in(here, "gus", "/channel/more", "Full")
         await page.keyboard.press("N")
         assert await page.locator(".post.is-read").count() == 0
         await page.keyboard.press("N")
@@ -470,8 +462,7 @@ async def test_a_page_of_a_list_is_finished_by_one_key(browser: Browser, server:
     The menu beside *Mark all as read* and the end of the list have a button for it, and the key takes back each mark.
     """
     async with tab(browser) as here:
-        page = await server.sign_in(here, "dan", "/channel/home")
-        await look(page, "Full")
+        page = await server.sign_in(here, "dan", "/channel/home", "Full")
         read, said = page.locator(".post.is-read"), page.locator("#done [data-text]")
         at = "[...document.querySelectorAll('.post')].indexOf(document.activeElement)"
         await page.locator("#older").scroll_into_view_if_needed()
@@ -640,8 +631,7 @@ async def test_an_open_post_has_its_times_as_others(browser: Browser, server: Re
     """In the browser's time zone. Without a network, the list stays, and says why a post doesn't open."""
     async with tab(browser) as here:
         await here.intercepts()
-        page = await server.sign_in(here, "eve", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "eve", "/channel/home?show=all", "List")
         time = "2026-12-06T13:53:48+00:00"
         body = f"<main><div data-body><p>When: <time datetime={time}>{time}</time></div>"
         await page.route("**/post/*", lambda route: route.fulfill(content_type="text/html", body=body))
@@ -660,8 +650,7 @@ async def test_an_open_post_has_its_times_as_others(browser: Browser, server: Re
 async def test_a_closed_post_stays_in_view(browser: Browser, server: ReadingServer) -> None:
     """Also if it is closed at its end, so that nothing of it would be left where it ended."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "eve", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "eve", "/channel/home?show=all", "List")
         await page.set_viewport_size({"width": 390, "height": 300})
         row = page.locator(".post").nth(3)
         await row.locator("h2 a").click()
@@ -675,8 +664,7 @@ async def test_a_closed_post_stays_in_view(browser: Browser, server: ReadingServ
 async def test_the_bottom_bar_covers_nothing_that_has_the_focus(browser: Browser, server: ReadingServer) -> None:
     """On a phone with a keyboard, from the first control to the last line."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "eve", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "eve", "/channel/home?show=all", "List")
         await page.set_viewport_size({"width": 390, "height": 500})
         for _ in range(60):
             await page.keyboard.press("Tab")
@@ -962,8 +950,7 @@ async def test_swipes_in_a_list_mark_and_save(browser: Browser, server: ReadingS
 async def test_keys_open_the_next_post_where_one_is_open(browser: Browser, server: ReadingServer) -> None:
     """`j` and `k` do, `n` and `p` only move; without an open post all of them only move."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "dan", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "dan", "/channel/home?show=all", "List")
         posts, press = page.locator(".post"), page.keyboard.press
         await here.keys("j", "j")
         await expect(posts.nth(1)).to_be_focused()
@@ -1050,8 +1037,7 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
             "window.shifts = 0; new PerformanceObserver(l => l.getEntries().forEach(e => window.shifts += e.value))"
             ".observe({type: 'layout-shift', buffered: true});"
         )
-        page = await server.sign_in(here, "dan", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "dan", "/channel/home?show=all", "List")
         address, arrived = page.url, asyncio.Event()
         await here.keys("j", "o")
         post = page.locator(".is-open")
@@ -1130,8 +1116,7 @@ async def test_the_full_text_comes_in_place(browser: Browser, server: ReadingSer
 async def test_the_key_of_the_full_text_works_in_every_view(browser: Browser, server: ReadingServer, view: str) -> None:
     """It shows the post as a list does, with what is there for its text."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "dan", "/channel/home?show=all")
-        await look(page, view)
+        page = await server.sign_in(here, "dan", "/channel/home?show=all", view)
         await here.keys("j", "d")
         await expect(page.locator("#done")).to_contain_text("posts.test")  # where the page can't be fetched
         await expect(page.locator(".post").first).to_contain_text("The end of it.")
@@ -1167,8 +1152,7 @@ async def test_a_fetch_that_ends_with_its_page_is_no_failure(browser: Browser, s
     ended = asyncio.Event()
     async with tab(browser) as here:
         await here.intercepts()
-        page = await server.sign_in(here, "dan", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "dan", "/channel/home?show=all", "List")
         await page.keyboard.press("j")
         for path in ("**/post/*", "**/marks/all", "**/*part=1", "**/channel/more*"):
             await page.route(path, hold)
@@ -1209,8 +1193,7 @@ async def test_keys_lead_from_channel_to_channel(browser: Browser, server: Readi
 async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: ReadingServer) -> None:
     """So do all posts instead of the unread ones, a reload, and the browser's way back from the posts of a feed."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "gus", "/channel/home")
-        await look(page, "List")
+        page = await server.sign_in(here, "gus", "/channel/home", "List")
         await here.keys("j", "j", "j", "j")
         place = await page.evaluate("document.activeElement.dataset.id")
         for key in ("2", "3", "1", "u", "u"):
@@ -1236,8 +1219,7 @@ async def test_another_view_goes_on_at_the_same_post(browser: Browser, server: R
 async def test_another_view_goes_on_at_the_end_of_a_list(browser: Browser, server: ReadingServer) -> None:
     """So do all posts instead of the unread ones, though pages begin elsewhere; a read post stays if none is unread."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "gus", "/channel/home")
-        await look(page, "List")
+        page = await server.sign_in(here, "gus", "/channel/home", "List")
         last = page.locator(".post").last
         await last.focus()
         for key in ("3", "u", "2", "u", "1"):
@@ -1273,9 +1255,8 @@ async def test_the_way_back_leads_to_the_same_place_of_the_window(
     """After the page of a feed and a reload, and by the key of a post's page."""
     top = "Math.round(document.activeElement.getBoundingClientRect().top)"
     async with tab(browser) as here:
-        page = await server.sign_in(here, "uma", "/channel/home?show=all")
+        page = await server.sign_in(here, "uma", "/channel/home?show=all", view)
         await page.set_viewport_size({"width": 1280, "height": 600})
-        await look(page, view)
         for number, leave in itertools.product((29, 11), ("F", "reload", "u")):
             post = page.locator(".post").filter(has_text=re.compile(rf"Post {number}\b")).first
             if not await post.count():
@@ -1348,8 +1329,7 @@ async def test_keys_wait_for_the_page_to_which_one_led(browser: Browser, server:
 async def test_a_press_beside_the_posts_keeps_the_place(browser: Browser, server: ReadingServer) -> None:
     """Unless the post where one was is out of view."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "gus", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "gus", "/channel/home?show=all", "List")
         await here.keys("j", "j", "j")
         await page.locator("h1").click()
         assert await page.evaluate("document.activeElement === document.body")
@@ -1379,8 +1359,7 @@ async def test_the_open_channel_is_as_wide_as_others(browser: Browser, server: R
 async def test_a_heading_names_a_feed_once(browser: Browser, server: ReadingServer) -> None:
     """With headings for feeds; the key to the feed of a post works there, too."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "bea", "/channel/more?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "bea", "/channel/more?show=all", "List")
         name = page.locator(".post .from > a").first
         assert await name.is_visible()
         await page.get_by_text("Order").click()
@@ -1584,8 +1563,7 @@ async def test_the_rest_of_a_page_moves_nothing(browser: Browser, server: Readin
     ]
     async with tab(browser) as here:
         await here.intercepts()
-        page = await server.sign_in(here, "bea", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "bea", "/channel/home?show=all", "List")
         for (path, cut), size in itertools.product(parts, (DESK, PHONE)):
             await page.set_viewport_size(size)  # type: ignore[arg-type]
             before = await beginning(page, f"{server.url}{path}", cut)
@@ -1626,8 +1604,7 @@ async def test_the_heading_of_saved_posts_is_one_line_on_a_phone(browser: Browse
 async def test_open_posts_begin_at_one_height(browser: Browser, server: ReadingServer) -> None:
     """One after the other, by keys; the line before each stays in view."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "bea", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "bea", "/channel/home?show=all", "List")
         await here.keys("j", "o")
         tops = set()
         for place in range(1, 13):
@@ -1656,8 +1633,7 @@ async def test_an_open_post_has_a_head(browser: Browser, server: ReadingServer, 
     and its icon beside it; what stands above it stays in place.
     """
     async with tab(browser) as here:
-        page = await server.sign_in(here, "bea", "/channel/home?show=all")
-        await look(page, view)
+        page = await server.sign_in(here, "bea", "/channel/home?show=all", view)
         post = page.locator(".post").nth(4)
         for size in (DESK, PHONE):
             await page.set_viewport_size(size)  # type: ignore[arg-type]
@@ -1769,8 +1745,7 @@ async def test_a_picture_is_shown_whole(browser: Browser, server: ReadingServer)
 async def test_originals_open_beside_the_list(browser: Browser, server: ReadingServer, *, scripts: bool) -> None:
     """From the text, by the button and by key; the list stays as it is, with the post marked as read."""
     async with tab(browser, scripts=scripts) as here:
-        page = await server.sign_in(here, "ann", "/channel/art?show=all")
-        await look(page, "Full")
+        page = await server.sign_in(here, "ann", "/channel/art?show=all", "Full")
         post = page.locator(".post")
         for way in ("text", "button", "key") if scripts else ("text", "button"):
             if scripts and await post.locator("[data-act=read][aria-pressed=true]").count():
@@ -1794,8 +1769,7 @@ async def test_large_text_leaves_cards_and_pages_their_words(browser: Browser, s
     """A card with a picture has room for its title; a screen of 195 pixels is a phone's with text of twice the size."""
     width = "it => it.getBoundingClientRect().width"
     async with tab(browser) as here:
-        page = await server.sign_in(here, "ann", "/channel/art?show=all")
-        await look(page, "Cards")
+        page = await server.sign_in(here, "ann", "/channel/art?show=all", "Cards")
         for screen, least in ((390, 0.55), (195, 0.9)):
             await page.set_viewport_size({"width": screen, "height": screen * 2})
             assert await page.locator(".post .thumbnail").is_visible()
@@ -1819,8 +1793,7 @@ async def test_large_text_leaves_cards_and_pages_their_words(browser: Browser, s
 async def test_an_opened_first_post_is_the_place(browser: Browser, server: ReadingServer) -> None:
     """By `o` without a place before; so `j` leads to the second one. The same holds for marks."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "viv", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "viv", "/channel/home?show=all", "List")
         await page.keyboard.press("o")
         await page.locator(".post.is-open").wait_for()
         assert await page.evaluate("document.activeElement === document.querySelector('.post')")
@@ -1838,8 +1811,7 @@ async def test_an_opened_first_post_is_the_place(browser: Browser, server: Readi
 async def test_an_undone_change_is_named(browser: Browser, server: ReadingServer) -> None:
     """By its key, perhaps far from the post."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "yan", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "yan", "/channel/home?show=all", "List")
         for key, said in (("s", "Undone. Removed from saved posts."), ("m", "Undone. Marked as unread.")):
             await page.keyboard.press("N")
             async with page.expect_response("**/marks"):
@@ -1871,8 +1843,7 @@ async def test_menus_of_the_heading_are_in_view(browser: Browser, server: Readin
 async def test_keys_in_a_list_show_what_comes(browser: Browser, server: ReadingServer) -> None:
     """Below the line that has the focus, as above it, two others are whole."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "viv", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "viv", "/channel/home?show=all", "List")
         await page.set_viewport_size({"width": 1280, "height": 500})
         for key, step, times in (("n", 1, 25), ("p", -1, 20)):
             for _ in range(times):
@@ -1913,8 +1884,7 @@ async def test_reading_times_have_their_place(browser: Browser, server: ReadingS
 async def test_an_open_post_stays_inside_its_frame(browser: Browser, server: ReadingServer) -> None:
     """On a desk with wide text and beside half a window."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "xia", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "xia", "/channel/home?show=all", "List")
         await page.evaluate("document.documentElement.dataset.width = 'wide'")
         await here.keys("j", "o")
         await page.locator(".post.is-open").wait_for()
@@ -1929,8 +1899,7 @@ async def test_an_open_post_stays_inside_its_frame(browser: Browser, server: Rea
 async def test_the_post_at_which_one_is_isnt_dimmed(browser: Browser, server: ReadingServer) -> None:
     """In full, once it is read; others are."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "zoe", "/channel/home?show=all")
-        await look(page, "Full")
+        page = await server.sign_in(here, "zoe", "/channel/home?show=all", "Full")
         colour = "it => getComputedStyle(it.querySelector('.content')).color"
         first = page.locator(".post").first
         before = await first.evaluate(colour)
@@ -1945,8 +1914,7 @@ async def test_the_post_at_which_one_is_isnt_dimmed(browser: Browser, server: Re
 async def test_full_text_looks_alike_whether_it_is_here_or_not(browser: Browser, server: ReadingServer) -> None:
     """Its link and its button: without a frame, underlined."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "ann", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "ann", "/channel/home?show=all", "List")
         await here.keys("j", "o")
         button = page.locator(".post.is-open button[data-full-text]")
         await button.wait_for()
@@ -1957,8 +1925,7 @@ async def test_full_text_looks_alike_whether_it_is_here_or_not(browser: Browser,
 async def test_a_line_is_marked_by_mouse(browser: Browser, server: ReadingServer) -> None:
     """Without being opened, by a button that moves nothing; and a reply that isn't allowed is no silent key."""
     async with tab(browser) as here:
-        page = await server.sign_in(here, "gus", "/channel/home?show=all")
-        await look(page, "List")
+        page = await server.sign_in(here, "gus", "/channel/home?show=all", "List")
         line = page.locator(".post:not(.is-read)").nth(2)
         number = await line.get_attribute("data-id")
         line, mark = page.locator(f"#post-{number}"), page.locator(f"#post-{number} [data-act=read]")
@@ -2029,9 +1996,8 @@ async def test_the_way_back_leads_into_an_open_post(browser: Browser, server: Re
     """To the same line of its text; one that was marked as unread stays closed."""
     top = "Math.round(document.activeElement.getBoundingClientRect().top)"
     async with tab(browser) as here:
-        page = await server.sign_in(here, "uma", "/channel/home?show=all")
+        page = await server.sign_in(here, "uma", "/channel/home?show=all", "List")
         await page.set_viewport_size({"width": 1280, "height": 240})
-        await look(page, "List")
         opened = page.locator(".post").nth(4)
         for is_read in (True, False):
             await opened.focus()
