@@ -73,7 +73,7 @@ _READ_STATE = re.compile(
 @dataclass(frozen=True, slots=True)
 class TimelinePlace:
     """A part of a timeline, or of the posts that match `words`. `before` and `after` are wire cursors: newer than the
-    one, or older than the other. A page has at most `size` posts. The best matches come first with `best`. `is_last`:
+    one, or older than the other. A page has at most `size` posts. The best matches come first with `best`. `last_read`:
     the posts of all channels that were read last.
     """
 
@@ -86,7 +86,7 @@ class TimelinePlace:
     oldest_first: bool = False
     size: int = PAGE_SIZE
     best: bool = False
-    is_last: bool = False
+    last_read: bool = False
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> Self:
@@ -199,7 +199,7 @@ class TimelinePlace:
         return PostSearchRequest(self.words or "", self.size, *cursors, order, counted=self == self.at_start)
 
     def _path(self, cursors: Mapping[str, str]) -> str:
-        if self.is_last:
+        if self.last_read:
             return LAST_READ
         if self.words is not None:
             channel = {} if self.uid == GLOBAL else {"channel": self.uid}

@@ -138,7 +138,7 @@ class TimelinePages:
 
     async def _last_read(self, visit: PageVisit) -> Response:
         """The posts that the user has read last, however old they are."""
-        user, place = await self._reader.user(visit), TimelinePlace(GLOBAL, "all", is_last=True)
+        user, place = await self._reader.user(visit), TimelinePlace(GLOBAL, "all", last_read=True)
         reply, links, display = await asyncio.gather(
             self._reading.last_read(user), self._reader.links(visit), self._displays.of(user, GLOBAL)
         )
@@ -243,6 +243,7 @@ class TimelinePages:
             posts.reverse()
         away = reply.get("_unavailable", ())
         said, undo = await self._undo.said(visit)
+        is_start = place == place.at_start and place.words is None and not place.last_read
         return visit.page(
             "timeline.html" if search is None else "search.html",
             media=("https:", "http:") if any(post.sound for post in posts) else (),
@@ -254,7 +255,7 @@ class TimelinePages:
             missing=-(-reply.get("_behind", 0) // 60),
             listed=grouped(in_order(posts, away, oldest_first=place.oldest_first), display.group),
             channels=channels,
-            name=visit.translate(N_("Recently read")) if place.is_last else (source or {}).get("name") or named,
+            name=visit.translate(N_("Recently read")) if place.last_read else (source or {}).get("name") or named,
             source=source,
             condition=FeedCondition.of(record, visit.now) if record is not None else None,
             home=home,
@@ -264,10 +265,7 @@ class TimelinePages:
             previous=previous,
             top=paging.get("before", ""),
             # With the oldest posts first, new ones are at the end and can't be announced above the list.
-            announces=place == place.at_start
-            and place.words is None
-            and not place.is_last
-            and not (place.oldest_first and posts),
+            announces=is_start and not (place.oldest_first and posts),
             news=visit.site.pages.href(NEWS) if place.words is None else "",
             live=visit.site.pages.href(LIVE),
             newest=newest,
