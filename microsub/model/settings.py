@@ -203,7 +203,11 @@ class Filters:
     @classmethod
     def read(cls, text: str | bytes) -> Filters:
         """Filters as `stored`; none in an empty text. Raises ValueError, TypeError and AttributeError for others."""
-        return cls.of(orjson.loads(text)) if text else cls()
+        found = cls.of(orjson.loads(text)) if text else cls()
+        for value in stated(found).values():
+            if not all(isinstance(one, str) for one in value):
+                raise TypeError("a filter has something else than words")
+        return found
 
     def stored(self) -> str:
         """The filters as JSON, for `read`; scripts compare it. Empty for none."""

@@ -117,3 +117,11 @@ def test_few_expressions_are_kept_compiled() -> None:
     filters = [Filter.of({"exclude_regex": f"number {number}"}) for number in range(3 * MOST_COMPILED)]
     assert there() - before <= MOST_COMPILED
     assert not filters[0].takes(post("number 0")), "it is compiled again"
+
+
+@pytest.mark.parametrize(
+    "damaged", ['{"exclude_words":', "[]", '"a"', '{"exclude_words": 3}', '{"exclude_words": [3]}']
+)
+def test_a_damaged_filter_isnt_read(damaged: str) -> None:
+    with pytest.raises((ValueError, TypeError, AttributeError)):
+        Filters.read(damaged)
