@@ -365,7 +365,8 @@ function sayUndone(turn, what = "") {
   }
 }
 
-const isKept = document.querySelector("#feed[data-kept]") !== null; // which begins without a network
+// Whether the page begins without a network: at the address that it is fetched from, it is one of now.
+const isKept = document.querySelector("#feed[data-kept]") !== null && !new URLSearchParams(location.search).has("whole");
 
 /** Say since when a page is kept: it looks like one of now. */
 async function sayKept() {
